@@ -149,6 +149,44 @@ fn a_caller_without_the_claim_is_refused_and_the_api_not_asked() {
 }
 
 #[test]
+fn a_placeholder_for_a_missing_fact_rejects_the_call() {
+    let api = api();
+    let sources = json!([
+        {"name": "h", "http": {"base_url": api.url, "tools": [
+            {"name": "query", "url": "/orders", "query": {"owner": "{{ caller.subject }}"}},
+            {"name": "header", "url": "/orders", "headers": {"x-owner": "{{ caller.subject }}"}},
+            {"name": "path", "url": "/orders/{{ caller.subject }}"},
+            {"name": "mixed", "url": "/orders", "query": {"owner": "u-{{ caller.subject }}"}},
+            {"name": "json", "method": "POST", "url": "/orders", "json": {"owner": "{{ caller.claims.tenant }}"}},
+        ]}},
+        {"name": "c", "command": {"tools": [
+            {"name": "line", "argv": ["echo", "orders", "--owner={{ caller.subject }}"]},
+            {"name": "group", "argv": ["echo", "orders", ["--owner", "{{ caller.subject }}"]]},
+            {"name": "input", "argv": ["cat"], "stdin": "{{ caller.subject }}"},
+        ]}},
+    ]);
+    let sources = serde_json::from_value(sources).expect("sources");
+    let server = Serve::new()
+        .configured(|config| {
+            config.sources = sources;
+            with_keys(config);
+        })
+        .start();
+    for tool in [
+        "query", "header", "path", "mixed", "json", "line", "group", "input",
+    ] {
+        let refused = call(&server, tool, CI);
+        assert_eq!(refused["error"]["code"], 403, "{tool}: {refused}");
+        let message = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(
+            message.contains("do not contain caller."),
+            "{tool}: {message}"
+        );
+    }
+    assert!(api.asked("/orders").is_empty());
+}
+
+#[test]
 fn settings_that_cannot_work_are_reported_at_their_place() {
     let sources = json!([
         {"name": "a", "http": {"base_url": "https://api.example.com", "forward": {"headers": {"x-user": "{{ user }}"}},

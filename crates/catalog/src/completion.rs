@@ -21,6 +21,8 @@ pub struct CompletionRequest {
 pub struct Completions {
     pub values: Vec<String>,
     pub total: Option<usize>,
+    /// True if there are more than the total tells.
+    pub has_more: bool,
 }
 
 impl CompletionRequest {
@@ -47,6 +49,7 @@ impl Completions {
         Self {
             values: values.into_iter().map(Into::into).collect(),
             total: None,
+            has_more: false,
         }
     }
 

@@ -344,6 +344,7 @@ fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> R
 fn write(id: &str, snapshot: &Snapshot, revision: Revision, found: &Completions) -> Reply {
     let shown = &found.values[..found.values.len().min(VALUES_MAX)];
     let total = found.total.unwrap_or(0).max(found.values.len());
+    let has_more = found.has_more || total > shown.len();
     let mut out = begin(id, 256 + snapshot.result_tail.len());
     out.extend_from_slice(br#","result":{"completion":{"values":["#);
     for (position, value) in shown.iter().enumerate() {
@@ -352,7 +353,11 @@ fn write(id: &str, snapshot: &Snapshot, revision: Revision, found: &Completions)
         }
         push_string(&mut out, value);
     }
-    let has_more = total > shown.len();
-    out.extend_from_slice(format!(r#"],"total":{total},"hasMore":{has_more}}}"#).as_bytes());
+    out.push(b']');
+    // Without a total, the number of values is not one.
+    if found.total.is_some() || !found.has_more {
+        out.extend_from_slice(format!(r#","total":{total}"#).as_bytes());
+    }
+    out.extend_from_slice(format!(r#","hasMore":{has_more}}}"#).as_bytes());
     finish(out, snapshot, revision, None)
 }

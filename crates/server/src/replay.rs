@@ -138,7 +138,10 @@ impl Server {
             }
             Suspension::Failed(ReplayError::NonDeterminism(problem)) => {
                 tracing::error!(%name, %problem, "tool replay diverged: the tool did not repeat its earlier requests and steps; wrap side effects in CallContext::step");
-                internal_error(id)
+                let message = format!(
+                    "{name} made other requests to the client when it was called again, so the call cannot be continued"
+                );
+                Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             Suspension::Failed(ReplayError::JournalUnavailable(error)) => {
                 tracing::error!(%name, %error, "tool replay failed: the stored journal cannot be read");

@@ -5,15 +5,41 @@
 //! there is no value.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use minijinja::value::{Serde, ValueKind};
+use minijinja::value::{Enumerator, Object, Rest, Serde, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::argument::whole;
 use super::identity::caller_value;
 use crate::auth::Principal;
+use crate::catalog::ToolError;
+
+/// Reason why a template yields nothing for a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TemplateError {
+    /// The template uses a fact about the caller that its credentials do not contain.
+    #[error("this tool uses your identity, and your credentials do not contain {0}")]
+    MissingFact(String),
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<String> for TemplateError {
+    fn from(problem: String) -> Self {
+        Self::Invalid(problem)
+    }
+}
+
+impl TemplateError {
+    pub(super) fn into_tool_error(self) -> ToolError {
+        match self {
+            Self::MissingFact(_) => ToolError::forbidden(self.to_string()),
+            Self::Invalid(problem) => ToolError::new(problem),
+        }
+    }
+}
 
 /// Context in which a template's values are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +111,53 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
+/// Filters that make something of a missing value.
+const LENIENT: [&str; 26] = [
+    "batch",
+    "bool",
+    "count",
+    "dictsort",
+    "first",
+    "float",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "reject",
+    "reverse",
+    "select",
+    "slice",
+    "sort",
+    "string",
+    "sum",
+    "tojson",
+    "unique",
+    "urlencode",
+];
+
+/// Environment of templates with facts about the caller, in which these filters fail for a missing value.
+static STRICT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = ENVIRONMENT.clone();
+    for name in LENIENT {
+        environment.add_filter(name, move |values: Rest<ValueOrKwargs>| {
+            let values = values.into_values();
+            match values.first() {
+                Some(value) if value.is_undefined() || value.is_none() => {
+                    Err(Error::from(ErrorKind::UndefinedError))
+                }
+                _ => ENVIRONMENT.empty_state().apply_filter(name, &values),
+            }
+        });
+    }
+    environment
+});
+
 /// A template that was parsed and checked when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
@@ -94,6 +167,7 @@ pub(super) struct Template {
     only: Option<String>,
     is_literal: bool,
     has_blocks: bool,
+    uses_caller: bool,
 }
 
 impl Template {
@@ -135,6 +209,7 @@ impl Template {
             only: only_expression(&source).map(str::to_owned),
             is_literal: !source.contains("{{") && !source.contains("{%") && !source.contains("{#"),
             has_blocks: source.contains("{%"),
+            uses_caller: used.contains("caller"),
             place,
             source,
         })
@@ -147,8 +222,10 @@ impl Template {
     /// Returns true if a value can determine the first character: the template begins with a placeholder, or with a
     /// condition that can lead to one.
     pub(super) fn begins_with_value(&self) -> bool {
-        let begins = self.source.starts_with("{{") || self.source.starts_with("{%");
-        begins && self.source.contains("{{")
+        // Space before a tag is not always rendered, and comments never are.
+        let source = self.source.trim_start();
+        let begins = ["{{", "{%", "{#"].iter().any(|tag| source.starts_with(tag));
+        begins && source.contains("{{")
     }
 
     /// Returns true if a name that it uses has no value.
@@ -163,24 +240,47 @@ impl Template {
         })
     }
 
+    fn environment(&self) -> &'static Environment<'static> {
+        match self.uses_caller {
+            true => &STRICT,
+            false => &ENVIRONMENT,
+        }
+    }
+
     /// Renders the template.
     ///
     /// # Errors
     ///
     /// A value is missing, or is not valid in its position.
-    pub(super) fn render(&self, context: &Value) -> Result<String, String> {
+    pub(super) fn render(&self, context: &Value) -> Result<String, TemplateError> {
         if self.is_literal {
             return Ok(self.source.clone());
         }
-        ENVIRONMENT
-            .template_from_named_str(self.place.name(), &self.source)
-            .and_then(|template| template.render(context.clone()))
-            .map_err(|e| self.problem(&e, context))
+        let render = |context: &Value| {
+            self.environment()
+                .template_from_named_str(self.place.name(), &self.source)
+                .and_then(|template| template.render(context))
+        };
+        render(context).map_err(|error| {
+            let with_all = || render(&with_all_facts(context));
+            match self.needs_caller()
+                && is_missing(&error)
+                && !with_all().is_err_and(|e| is_missing(&e))
+            {
+                true => self.missing_fact(context),
+                false => self.problem(&error, context).into(),
+            }
+        })
+    }
+
+    /// Returns true if a missing fact about the caller rejects the call. When a response is written, the call has been made.
+    fn needs_caller(&self) -> bool {
+        self.uses_caller && self.place != EscapeContext::Response
     }
 
     /// Describes why the template cannot be rendered, with the name of the missing value if there is one.
     fn problem(&self, error: &Error, context: &Value) -> String {
-        if error.kind() != ErrorKind::UndefinedError || error.detail().is_some() {
+        if !is_missing(error) || error.detail().is_some() {
             return in_words(error);
         }
         match self.missing(context) {
@@ -217,22 +317,60 @@ impl Template {
     /// # Errors
     ///
     /// A value is missing in the middle of a string.
-    pub(super) fn value(&self, context: &Value) -> Result<Option<serde_json::Value>, String> {
+    pub(super) fn value(
+        &self,
+        context: &Value,
+    ) -> Result<Option<serde_json::Value>, TemplateError> {
         let Some(expression) = &self.only else {
             let text = self.render(context)?;
             let nothing = text.trim().is_empty() && self.has_blocks;
             return Ok((!nothing).then_some(serde_json::Value::String(text)));
         };
-        let value = ENVIRONMENT
-            .compile_expression(expression)
-            .and_then(|expression| expression.eval(context.clone()))
-            .map_err(|e| self.problem(&e, context))?;
+        let evaluate = |context: &Value| {
+            self.environment()
+                .compile_expression(expression)
+                .and_then(|expression| expression.eval(context))
+        };
+        let yields_nothing = |outcome: &Result<Value, Error>| match outcome {
+            Ok(value) => value.is_undefined() || value.is_none(),
+            Err(error) => is_missing(error),
+        };
+        let outcome = evaluate(context);
+        if self.needs_caller()
+            && yields_nothing(&outcome)
+            && !yields_nothing(&evaluate(&with_all_facts(context)))
+        {
+            return Err(self.missing_fact(context));
+        }
+        let value = outcome.map_err(|e| self.problem(&e, context))?;
         if value.is_undefined() || value.is_none() {
             return Ok(None);
         }
         serde_json::to_value(&value)
             .map(Some)
-            .map_err(|_| format!("{expression} cannot be sent"))
+            .map_err(|_| format!("{expression} cannot be sent").into())
+    }
+
+    /// Names the facts that are missing. The rest of the template is not for the caller to know.
+    #[cold]
+    fn missing_fact(&self, context: &Value) -> TemplateError {
+        let parsed = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source);
+        let used = parsed.map(|parsed| parsed.undeclared_variables(true));
+        let is_missing = |name: &String| {
+            let known = |value: Value, part: &str| {
+                let value = value.get_attr(part).ok()?;
+                (!value.is_undefined() && !value.is_none()).then_some(value)
+            };
+            name.starts_with("caller.")
+                && name.split('.').try_fold(context.clone(), known).is_none()
+        };
+        let used = used.unwrap_or_default().into_iter();
+        let mut names: Vec<String> = used.filter(is_missing).collect();
+        names.sort();
+        TemplateError::MissingFact(match names.is_empty() {
+            true => "a fact that it needs".to_owned(),
+            false => names.join(", "),
+        })
     }
 
     /// Returns the strings that the template yields: none without a value, several for a list.
@@ -240,10 +378,12 @@ impl Template {
     /// # Errors
     ///
     /// A value is missing, or is an object.
-    pub(super) fn texts(&self, context: &Value) -> Result<Vec<String>, String> {
+    pub(super) fn texts(&self, context: &Value) -> Result<Vec<String>, TemplateError> {
         match self.value(context)? {
             None => Ok(Vec::new()),
-            Some(serde_json::Value::Array(items)) => items.iter().map(plain).collect(),
+            Some(serde_json::Value::Array(items)) => {
+                Ok(items.iter().map(plain).collect::<Result<_, _>>()?)
+            }
             Some(value) => Ok(vec![plain(&value)?]),
         }
     }
@@ -253,8 +393,8 @@ impl Template {
     /// # Errors
     ///
     /// A value is missing, or is a list or an object.
-    pub(super) fn text(&self, context: &Value) -> Result<Option<String>, String> {
-        self.value(context)?.as_ref().map(plain).transpose()
+    pub(super) fn text(&self, context: &Value) -> Result<Option<String>, TemplateError> {
+        Ok(self.value(context)?.as_ref().map(plain).transpose()?)
     }
 }
 
@@ -295,6 +435,40 @@ pub(super) fn context_with<'n>(
     all.insert("arguments".to_owned(), Value::from(Serde(&arguments)));
     all.insert("caller".to_owned(), caller_value(caller));
     Value::from_object(all)
+}
+
+/// Stands for the members of a missing fact.
+const ANY: &str = "any";
+
+/// The caller, or a part of it, as if its credentials contained every fact.
+#[derive(Debug)]
+struct Complete(Value);
+
+impl Object for Complete {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        // The only one that is enumerated; it ends there.
+        if key.as_str() == Some(ANY) {
+            return Some(Value::from(ANY));
+        }
+        let value = self.0.get_item(key).unwrap_or_default();
+        Some(match value.kind() {
+            ValueKind::Undefined | ValueKind::None | ValueKind::Map => {
+                Value::from_object(Self(value))
+            }
+            _ => value,
+        })
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&[ANY])
+    }
+}
+
+/// Returns the template context as if no fact about the caller were missing. Only whether a template yields something
+/// with it matters.
+fn with_all_facts(context: &Value) -> Value {
+    let caller = Complete(context.get_attr("caller").unwrap_or_default());
+    minijinja::context! { caller => Value::from_object(caller), ..context.clone() }
 }
 
 /// Converts a scalar to a string.
@@ -380,6 +554,10 @@ fn only_expression(source: &str) -> Option<&str> {
     let inner = inner.trim_matches('-').trim();
     let alone = !inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%");
     alone.then_some(inner)
+}
+
+fn is_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::UndefinedError
 }
 
 fn in_words(error: &Error) -> String {

@@ -41,12 +41,21 @@ impl Told {
         }
     }
 
-    pub(crate) fn events(stream: &str) -> Self {
+    pub(crate) fn stream(text: &str) -> Self {
         Self {
             status: 200,
             headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
-            body: stream.to_owned(),
+            body: text.to_owned(),
         }
+    }
+
+    /// An event stream that ends after these messages. `fields` are lines of an empty event at its beginning.
+    pub(crate) fn events(messages: &[serde_json::Value], fields: Option<&str>) -> Self {
+        let begin = fields.map(|fields| format!("{fields}\ndata:\n\n"));
+        let messages = messages
+            .iter()
+            .map(|message| format!("data: {message}\n\n"));
+        Self::stream(&begin.into_iter().chain(messages).collect::<String>())
     }
 
     pub(crate) fn html(page: &str) -> Self {

@@ -17,8 +17,8 @@ fn cutting(cut: &'static str) -> Site {
         if asked.method == "GET" {
             return match asked.headers.get("last-event-id").map(String::as_str) {
                 None => Told::json(405, Value::Null),
-                Some("1") => Told::events(&format!("id: 2\ndata: {response}\n\n")),
-                Some(_) => Told::events(""),
+                Some("1") => Told::stream(&format!("id: 2\ndata: {response}\n\n")),
+                Some(_) => Told::stream(""),
             };
         }
         respond(asked, cut, &mut response)
@@ -43,7 +43,7 @@ fn respond(asked: &Asked, cut: &str, response: &mut Value) -> Told {
         ),
         "tools/call" => {
             *response = answer(json!({"content": [{"type": "text", "text": "whole"}]}));
-            Told::events(&format!("id: 1\nretry: 1\ndata: \n\n{cut}"))
+            Told::stream(&format!("id: 1\nretry: 1\ndata: \n\n{cut}"))
         }
         _ => Told::json(202, Value::Null),
     }

@@ -210,3 +210,17 @@ fn skills_of_upstreams_are_listed_and_their_files_read() {
     );
     assert_eq!(folder["resources"][0]["uri"], *file, "{folder}");
 }
+
+#[test]
+fn an_entry_of_a_list_that_is_not_an_object_is_left_out() {
+    let script = SKILLED.replace(r#""skills":["#, r#""skills":["boom",7,null,[],"#);
+    let server = behind([("one", stdio(&script))])
+        .configured(|c| c.toolsets.push("demo".to_owned()))
+        .start();
+    let listed = Stateless::new("skills/list", json!({}))
+        .send(&server)
+        .result();
+    let skills = listed["skills"].as_array().expect("skills");
+    assert_eq!(skills.len(), 1, "{listed}");
+    assert_eq!(skills[0]["uri"], "skill://greet/SKILL.md");
+}

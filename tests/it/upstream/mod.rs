@@ -3,6 +3,7 @@
 mod callers;
 mod changes;
 mod cut_streams;
+mod failing;
 mod lifecycles;
 mod links;
 mod misbehaving;

@@ -339,12 +339,21 @@ fn ask(
 ) -> impl Future<Output = (String, Result<Value, ClientRequestError>)> + Send + use<> {
     let context = Arc::clone(context);
     let method = request["method"].as_str().unwrap_or_default().to_owned();
-    let mut params = request["params"].clone();
-    params["_meta"][RELATED_TASK] = related;
+    let params = related_params(&request["params"], related);
     async move {
         let answer = context.send_request(&method, params).await;
         (name, answer)
     }
+}
+
+/// Adds the task to the parameters of its client request. A request of an upstream can have anything in their place.
+fn related_params(params: &Value, related: Value) -> Value {
+    let mut params = params.as_object().cloned().unwrap_or_default();
+    let meta = params.get("_meta").and_then(Value::as_object);
+    let mut meta = meta.cloned().unwrap_or_default();
+    meta.insert(RELATED_TASK.to_owned(), related);
+    params.insert("_meta".to_owned(), meta.into());
+    params.into()
 }
 
 impl Tasks {
@@ -387,5 +396,27 @@ fn without_replay<'a>(request: &Request<'a>) -> Request<'a> {
             meta: request.params.meta.clone(),
             ..message::Params::default()
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_of_any_shape_are_related_to_their_task() {
+        let related = json!({"taskId": "1"});
+        let only = json!({"_meta": {RELATED_TASK: related}});
+        for params in [
+            json!(null),
+            json!("boom"),
+            json!([1]),
+            json!({"_meta": "boom"}),
+        ] {
+            assert_eq!(related_params(&params, related.clone()), only, "{params}");
+        }
+        let params = json!({"messages": [], "_meta": {"a": 1}});
+        let expected = json!({"messages": [], "_meta": {"a": 1, RELATED_TASK: related}});
+        assert_eq!(related_params(&params, related), expected);
     }
 }

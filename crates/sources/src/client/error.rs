@@ -122,6 +122,25 @@ impl ClientError {
         matches!(self, Self::CallerCredentials(_) | Self::LoginNeeded { .. })
     }
 
+    /// Returns the error of a request that carried the credentials of its caller: if the server denied it, it is the
+    /// caller's right that is missing. The message contains nothing of the response but the scope.
+    pub(crate) fn for_caller(self) -> Self {
+        let message = match &self {
+            Self::Unauthorized { .. } | Self::Status { status: 401, .. } => {
+                "it does not accept your credentials (HTTP 401)".to_owned()
+            }
+            Self::Status { status: 403, .. } => {
+                "you have no right to do this there (HTTP 403)".to_owned()
+            }
+            Self::InsufficientScope { scope } => format!(
+                "your access token lacks a scope there (HTTP 403, insufficient_scope){}",
+                of_what(scope)
+            ),
+            _ => return self,
+        };
+        Self::CallerCredentials(message)
+    }
+
     /// Returns true if the next request needs a new connection.
     pub fn ends_connection(&self) -> bool {
         matches!(
@@ -146,4 +165,36 @@ pub(super) fn beginning(said: &[u8]) -> String {
         .collect();
     line.truncate(line.trim_end().len());
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_of_a_request_with_the_callers_credentials_is_the_callers() {
+        let status = |status| ClientError::Status {
+            status,
+            said: "internal".to_owned(),
+        };
+        let denials = [
+            ClientError::Unauthorized {
+                challenge: "Bearer realm=internal".to_owned(),
+            },
+            ClientError::InsufficientScope {
+                scope: "write".to_owned(),
+            },
+            status(401),
+            status(403),
+        ];
+        for denial in denials {
+            assert!(!denial.concerns_caller(), "{denial}");
+            let error = denial.for_caller();
+            assert!(error.concerns_caller(), "{error}");
+            assert!(!error.to_string().contains("internal"), "{error}");
+        }
+        for other in [status(404), status(503), ClientError::Gone("x".to_owned())] {
+            assert!(!other.for_caller().concerns_caller());
+        }
+    }
 }

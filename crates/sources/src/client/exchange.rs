@@ -7,23 +7,25 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::time::timeout;
 
-use super::error::ClientError;
+use super::error::{ClientError, beginning};
 use super::http::HeaderInfo;
 use super::lifecycle::DiscoveryOutcome;
-use super::shared::Listener;
+use super::listener::Listener;
 use super::wire;
 use super::wire::RequestMeta;
 use super::wire::{Params, RpcError};
 use super::{Abandoned, CLIENT_CAPABILITIES, Client, DISCOVER, INPUT_REQUIRED, Link, ROUNDS_MAX};
 use crate::catalog::path_deserializer;
 
+/// The usual beginning of a result.
+const COMPLETE: &str = r#""resultType":"complete""#;
+
 impl Client {
     /// Makes a request and waits for its result. Dropping the future cancels the request at the server.
     ///
     /// The client requests of the server go to `listener`, in every protocol version; so do progress and log
-    /// messages.
+    /// messages. The time until the listener responds does not count against the timeout.
     ///
     /// # Errors
     ///
@@ -52,9 +54,10 @@ impl Client {
         let result = self
             .exchange(method, params, listener.clone(), limit)
             .await?;
-        // Few results contain client requests. The backslash is checked because the marker can be escaped.
+        // Few results are of another type than `complete`. The backslash is checked because a member can be escaped.
         let text = result.get();
-        if !text.contains(INPUT_REQUIRED) && !text.contains("\\u") {
+        let is_complete = text.contains(COMPLETE) || !text.contains("resultType");
+        if is_complete && !text.contains(INPUT_REQUIRED) && !text.contains("\\u") {
             return Ok(result);
         }
         Box::pin(self.answer_questions(method, params, result, listener, limit)).await
@@ -88,8 +91,16 @@ impl Client {
                 Ok(round) => round,
                 Err(_) => return Ok(result),
             };
-            if round.result_type != INPUT_REQUIRED {
-                return Ok(result);
+            match &*round.result_type {
+                INPUT_REQUIRED => {}
+                "" | "complete" => return Ok(result),
+                // Of an extension that the request declares.
+                _ if params.meta.contains_key(CLIENT_CAPABILITIES) => return Ok(result),
+                unknown => {
+                    let unknown = beginning(unknown.as_bytes());
+                    let problem = format!("a result of the unknown type {unknown:?}");
+                    return Err(ClientError::Protocol(problem));
+                }
             }
             let mut answers = Map::new();
             for (key, question) in round.input_requests {
@@ -149,7 +160,7 @@ impl Client {
                 || stateless && matches!(self.link, Link::Http(_))),
         };
         let limit = limit.unwrap_or(self.options.request_timeout);
-        // Pinned in place, so that the timeout does not move the whole future.
+        // Pinned in place, so that `select!` does not move the whole future.
         let exchanged = std::pin::pin!(async {
             match &self.link {
                 Link::Stdio(link) => link.send(message).await?,
@@ -174,8 +185,11 @@ impl Client {
             }
             expected.response().await
         });
-        let answered = timeout(limit, exchanged).await;
-        let answered = answered.map_err(|_| ClientError::Timeout(limit))?;
+        let answered = tokio::select! {
+            biased;
+            answered = exchanged => answered,
+            () = self.shared.time_is_up(id, limit) => return Err(ClientError::Timeout(limit)),
+        };
         abandoned.tells = false;
         if answered.as_ref().is_err_and(ClientError::is_refusal) {
             self.shared.over(id);

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use url::Url;
 
 use super::challenge::insufficient_scope;
@@ -20,7 +21,7 @@ use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, Options};
 use crate::net::{
-    self, Client as HttpClient, EventDecoder, OutgoingRequest, PinnedClient, SseItem,
+    self, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, PinnedClient, SseItem,
     StreamingResponse,
 };
 use crate::protocol::Revision;
@@ -31,8 +32,11 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// Maximum number of resumptions of a broken stream.
+/// Maximum number of resumptions of a broken stream without a new event.
 const RESUMPTIONS: usize = 5;
+const RESUMPTION_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Time after which the `GET` stream is opened again if nothing arrives, because its connection may be lost.
+const QUIET_MAX: Duration = Duration::from_secs(1800);
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Time to wait for the acknowledgement of `subscriptions/listen`, which some servers do not send.
@@ -304,6 +308,7 @@ impl Link {
         let mut decoder = EventDecoder::new(self.message_bytes);
         let mut retry = RETRY;
         let mut resumed = 0;
+        let mut before: Option<HeaderValue> = None;
         loop {
             let ended = self
                 .read_stream(&mut answer, &mut decoder, &mut retry, Some(id), shared)
@@ -323,13 +328,20 @@ impl Link {
                     ClientError::Gone("the event stream ended before the response".to_owned())
                 }));
             };
+            // The server has sent something, so the request's timeout bounds the rest.
+            if before
+                .replace(last.clone())
+                .is_none_or(|before| before != last)
+            {
+                resumed = 0;
+            }
             if resumed == RESUMPTIONS {
                 return Err(ClientError::Gone(
                     "its stream broke off too often".to_owned(),
                 ));
             }
             resumed += 1;
-            tokio::time::sleep(retry).await;
+            tokio::time::sleep(retry.max(RESUMPTION_PAUSE_MIN)).await;
             let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
             outgoing.headers.insert(LAST_EVENT, last);
             let next = self.client.open(outgoing).await?;
@@ -352,7 +364,15 @@ impl Link {
         about: Option<u64>,
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
-        while let Some(bytes) = answer.chunk().await? {
+        let mut heard = Instant::now();
+        loop {
+            let bytes = match answer.chunk().await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => return Ok(()),
+                Err(FetchError::Timeout { .. }) if may_be_quiet(about, heard, shared) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            heard = Instant::now();
             let said = decoder.push(&bytes).map_err(|_| ClientError::TooLarge {
                 max: self.message_bytes,
             })?;
@@ -374,7 +394,6 @@ impl Link {
                 return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Sends a message in the background.
@@ -407,6 +426,15 @@ impl Link {
                 .within(grace);
             let _ = self.client.open(outgoing).await;
         }
+    }
+}
+
+/// Returns true if a stream may send nothing for longer than the idle deadline: while a client request of its request
+/// is open and, if it is not that of a request, for a long time.
+fn may_be_quiet(about: Option<u64>, heard: Instant, shared: &Shared) -> bool {
+    match about {
+        Some(_) => shared.is_asking(about),
+        None => heard.elapsed() < QUIET_MAX,
     }
 }
 

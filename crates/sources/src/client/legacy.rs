@@ -14,7 +14,8 @@ use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
 use crate::net::{
-    self, Client as HttpClient, Event, EventDecoder, OutgoingRequest, SseItem, StreamingResponse,
+    self, Client as HttpClient, Event, EventDecoder, FetchError, OutgoingRequest, SseItem,
+    StreamingResponse,
 };
 
 pub(super) struct Link {
@@ -182,6 +183,8 @@ async fn read(mut stream: Stream, poster: Poster, shared: Arc<Shared>) {
                     shared.take(message, None, || Arc::clone(&send));
                 }
             }
+            // Users take their time.
+            Err(ClientError::Http(FetchError::Timeout { .. })) if shared.is_asking(None) => {}
             Ok(None) => break ClientError::Gone("its stream has ended".to_owned()),
             Err(error) => break ClientError::Gone(error.to_string()),
         }

@@ -7,6 +7,7 @@
 
 mod exchange;
 mod negotiation;
+mod asked_time;
 mod attribution;
 mod challenge;
 mod credentials;
@@ -14,6 +15,7 @@ mod error;
 mod http;
 mod legacy;
 mod lifecycle;
+mod listener;
 mod pages;
 mod shared;
 mod stdio;
@@ -42,9 +44,9 @@ pub use error::ClientError;
 use http::{HeaderInfo, Subscription};
 use lifecycle::Discovered;
 pub use lifecycle::{Lifecycle, LifecycleCache};
+pub use listener::{Events, Listener};
 pub use pages::ListBudget;
 use shared::Shared;
-pub use shared::{Events, Listener};
 pub use wire::{Params, RpcError};
 
 /// Location of a server.
@@ -74,7 +76,7 @@ pub struct Options {
     pub capabilities: Map<String, Value>,
     /// Connect timeout. Default: 30 s.
     pub connect_timeout: Duration,
-    /// Default timeout of a request. Default: 120 s.
+    /// Default timeout of a request, without the time of the server's client requests. Default: 120 s.
     pub request_timeout: Duration,
     /// Maximum size of one message, in bytes. Default: 8 MiB.
     pub message_bytes: usize,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -13,89 +14,14 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::attribution::{Attribution, Caller, Doubt, Owner, is_one};
+use super::asked_time::AskedTime;
+use super::attribution::{Attribution, Doubt, Owner, is_one};
+use super::listener::{Events, Listener, METHOD_NOT_FOUND};
 use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
 use crate::net;
 
-/// Receiver of the messages that a server sends about one request.
-pub trait Listener: Send + Sync {
-    /// Returns true if progress notifications are wanted. Without them a server can respond with plain JSON, where it
-    /// would otherwise have to open a stream. Default: true.
-    fn wants_progress(&self) -> bool {
-        true
-    }
-
-    /// Returns the minimum level of wanted log messages, in the protocol's terms. Servers of 2026-07-28 receive it
-    /// with the request. Default: `debug`.
-    fn wants_log(&self) -> Option<&'static str> {
-        Some("debug")
-    }
-
-    /// Returns the caller for whom the request is made. A message that names no request is delivered only if all
-    /// requests that can have caused it are of one caller. Default: `None`, this program's own user.
-    fn caller(&self) -> Option<Caller> {
-        None
-    }
-
-    /// Called when the request is sent under this JSON-RPC ID. A retry has another ID.
-    fn sent(&self, id: u64) {
-        let _ = id;
-    }
-
-    /// Called for a progress notification.
-    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let _ = (progress, total, message);
-    }
-
-    /// Called for a log message: its level, its logger's name, and the message.
-    fn log(&self, level: &str, logger: Option<&str>, data: &Value) {
-        let _ = (level, logger, data);
-    }
-
-    /// Handles a client request: `elicitation/create`, `sampling/createMessage` or `roots/list`.
-    ///
-    /// # Errors
-    ///
-    /// The error that is sent to the server. By default, client requests are not supported.
-    fn question(
-        &self,
-        method: String,
-        params: Option<Box<RawValue>>,
-    ) -> BoxFuture<'static, Result<Value, RpcError>> {
-        let _ = params;
-        Box::pin(async move {
-            Err(RpcError::new(
-                METHOD_NOT_FOUND,
-                format!("no client can be asked: {method}"),
-            ))
-        })
-    }
-}
-
-/// Receiver of the messages that a server sends outside of requests.
-pub trait Events: Send + Sync {
-    /// Called when a list has changed: `tools`, `resources` or `prompts`.
-    fn list_changed(&self, list: &str) {
-        let _ = list;
-    }
-
-    /// Called when a subscribed resource has changed.
-    fn resource_updated(&self, uri: &str) {
-        let _ = uri;
-    }
-
-    /// Called when a log message was dropped, or a client request rejected, because it could not be attributed to a
-    /// call.
-    fn withheld(&self, method: &str, reason: &'static str) {
-        let _ = (method, reason);
-    }
-
-    /// Called when the connection has ended.
-    fn closed(&self) {}
-}
-
-const METHOD_NOT_FOUND: i64 = -32601;
+const PING: &str = "ping";
 const INTERNAL_ERROR: i64 = -32603;
 /// Maximum number of open client requests of one connection.
 const QUESTIONS_MAX: usize = 64;
@@ -126,6 +52,7 @@ struct Pending {
     listener: Option<Arc<dyn Listener>>,
     /// Open client requests. Dropping a sender rejects its request with an error.
     questions: Vec<oneshot::Sender<()>>,
+    asked: AskedTime,
 }
 
 impl Pending {
@@ -173,6 +100,7 @@ impl Shared {
             answer: Some(answer),
             listener,
             questions: Vec::new(),
+            asked: AskedTime::default(),
         };
         state.pending.insert(id, pending);
         Ok(Expected {
@@ -184,6 +112,43 @@ impl Shared {
 
     pub(super) fn waits_for(&self, id: u64) -> bool {
         self.state().pending.contains_key(&id)
+    }
+
+    /// Returns true if a pending request has open client requests; without an ID, if any has.
+    pub(super) fn is_asking(&self, id: Option<u64>) -> bool {
+        let state = self.state();
+        match id {
+            Some(id) => {
+                let pending = state.pending.get(&id);
+                pending.is_some_and(|pending| pending.asked.is_open())
+            }
+            None => state
+                .pending
+                .values()
+                .any(|pending| pending.asked.is_open()),
+        }
+    }
+
+    /// Waits until a request has had a time of its own, in which the time of its client requests does not count.
+    pub(super) async fn time_is_up(&self, id: u64, limit: Duration) {
+        /// Minimum wait while a client request is open, since the end of that moves on.
+        const STEP: Duration = Duration::from_millis(250);
+        let began = Instant::now();
+        let mut until = began + limit;
+        loop {
+            tokio::time::sleep_until(until).await;
+            let now = Instant::now();
+            let asked = match self.state().pending.get(&id) {
+                Some(pending) => pending.asked,
+                None => return,
+            };
+            let end = began + limit + asked.until(now);
+            until = match asked.is_open() {
+                true => end.max(now + STEP),
+                false if now < end => end,
+                false => return,
+            };
+        }
     }
 
     pub(super) fn settle(&self, id: u64, answer: Answered) {
@@ -240,6 +205,13 @@ impl Shared {
     /// Returns true if something was withheld that a new connection would deliver.
     pub(super) fn is_hindered(&self) -> bool {
         self.hindered.load(Ordering::Relaxed)
+    }
+
+    /// Reports that messages outside of requests may have been missed.
+    pub(super) fn has_missed_messages(&self) {
+        if let Some(events) = &self.events {
+            events.missed();
+        }
     }
 
     /// Fails all pending requests.
@@ -372,27 +344,36 @@ impl Shared {
             {
                 pending.questions.retain(|question| !question.is_closed());
                 pending.questions.push(open);
+                if method != PING {
+                    pending.asked.begin(Instant::now());
+                }
             }
             found
         };
         let shared = Arc::clone(self);
         net::spawn(async move {
             let outcome = match (method.as_str(), found) {
-                ("ping", _) => Ok(json!({})),
-                (_, Ok((_, listener))) => match shared.questions.try_acquire() {
-                    Ok(_permit) => {
-                        tokio::select! {
-                            biased;
-                            // The sender is dropped together with the request that this client request belongs to.
-                            _ = over => Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended")),
-                            outcome = listener.question(method, params) => outcome,
+                (PING, _) => Ok(json!({})),
+                (_, Ok((about, listener))) => {
+                    let outcome = match shared.questions.try_acquire() {
+                        Ok(_permit) => {
+                            tokio::select! {
+                                biased;
+                                // The sender is dropped together with the request that this client request belongs to.
+                                _ = over => Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended")),
+                                outcome = listener.question(method, params) => outcome,
+                            }
                         }
+                        Err(_) => Err(RpcError::new(
+                            INTERNAL_ERROR,
+                            "too many concurrent client requests",
+                        )),
+                    };
+                    if let Some(pending) = shared.state().pending.get_mut(&about) {
+                        pending.asked.end(Instant::now());
                     }
-                    Err(_) => Err(RpcError::new(
-                        INTERNAL_ERROR,
-                        "too many concurrent client requests",
-                    )),
-                },
+                    outcome
+                }
                 (_, Err(doubt)) => {
                     shared.withheld(&method, doubt);
                     Err(RpcError::new(
@@ -488,318 +469,4 @@ impl Drop for Expected {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::sync::mpsc;
-
-    use super::super::attribution::GRACE;
-    use super::*;
-    use crate::auth::Principal;
-
-    /// Notes what it is told, and answers each question with its own name unless it is to think.
-    struct Hears {
-        caller: Caller,
-        name: String,
-        heard: Mutex<Vec<String>>,
-        thinks: bool,
-    }
-
-    impl Listener for Hears {
-        fn caller(&self) -> Option<Caller> {
-            Some(self.caller.clone())
-        }
-
-        fn log(&self, _: &str, _: Option<&str>, data: &Value) {
-            self.note(data.to_string());
-        }
-
-        fn question(
-            &self,
-            method: String,
-            _: Option<Box<RawValue>>,
-        ) -> BoxFuture<'static, Result<Value, RpcError>> {
-            self.note(method);
-            let (name, thinks) = (self.name.clone(), self.thinks);
-            Box::pin(async move {
-                if thinks {
-                    std::future::pending::<()>().await;
-                }
-                Ok(json!({"by": name}))
-            })
-        }
-    }
-
-    impl Hears {
-        fn note(&self, what: String) {
-            self.heard.lock().expect("not poisoned").push(what);
-        }
-
-        fn heard(&self) -> Vec<String> {
-            std::mem::take(&mut *self.heard.lock().expect("not poisoned"))
-        }
-    }
-
-    fn of(name: &str, session: Option<&str>) -> Arc<Hears> {
-        let principal = match name {
-            "anonymous" => Principal::anonymous(),
-            name => Principal::new(name),
-        };
-        Arc::new(Hears {
-            caller: Caller::new(Arc::new(principal), session.map(Arc::from), || None),
-            name: name.to_owned(),
-            heard: Mutex::default(),
-            thinks: false,
-        })
-    }
-
-    fn stateless(name: &str) -> Arc<Hears> {
-        of(name, None)
-    }
-
-    #[derive(Default)]
-    struct Counts {
-        withheld: Mutex<Vec<String>>,
-    }
-
-    impl Events for Counts {
-        fn withheld(&self, method: &str, _: &'static str) {
-            let method = method.to_owned();
-            self.withheld.lock().expect("not poisoned").push(method);
-        }
-    }
-
-    /// A connection, and what is sent to the server over it.
-    struct ServerConnection {
-        shared: Arc<Shared>,
-        counts: Arc<Counts>,
-        sender: mpsc::Sender<Value>,
-        sent: mpsc::Receiver<Value>,
-    }
-
-    impl ServerConnection {
-        fn new() -> Self {
-            let counts = Arc::<Counts>::default();
-            let (sender, sent) = mpsc::channel(16);
-            Self {
-                shared: Arc::new(Shared::new(Some(Arc::clone(&counts) as Arc<dyn Events>))),
-                counts,
-                sender,
-                sent,
-            }
-        }
-
-        fn call(&self, listener: &Arc<Hears>) -> Expected {
-            let listener = Arc::clone(listener) as Arc<dyn Listener>;
-            self.shared.expect(Some(listener)).expect("it is open")
-        }
-
-        fn says(&self, message: &Value, about: Option<u64>) {
-            for incoming in wire::read(message.to_string().as_bytes()).expect("a message") {
-                let sender = self.sender.clone();
-                self.shared.take(incoming, about, || {
-                    Arc::new(move |bytes| {
-                        let _ = sender.try_send(serde_json::from_slice(&bytes).expect("JSON"));
-                        Box::pin(async {})
-                    })
-                });
-            }
-        }
-
-        fn logs(&self, text: &str) {
-            let params = json!({"level": "info", "data": text});
-            let message =
-                json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
-            self.says(&message, None);
-        }
-
-        fn answers(&self, id: u64) {
-            self.says(&json!({"jsonrpc": "2.0", "id": id, "result": {}}), None);
-        }
-
-        fn asks(&self, method: &str) {
-            self.says(
-                &json!({"jsonrpc": "2.0", "id": "q", "method": method}),
-                None,
-            );
-        }
-
-        /// What the server is told to its question.
-        async fn reported(&mut self) -> Value {
-            self.sent.recv().await.expect("an answer")
-        }
-
-        fn withheld(&self) -> usize {
-            let mut withheld = self.counts.withheld.lock().expect("not poisoned");
-            std::mem::take(&mut *withheld).len()
-        }
-
-        /// Nobody hears a log line or a question of any kind now, and the server need not wait.
-        async fn is_heard_by_nobody(&mut self, listeners: &[&Arc<Hears>]) {
-            self.logs("secret");
-            for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
-                self.asks(method);
-                let reported = self.reported().await;
-                assert_eq!(reported["error"]["code"], METHOD_NOT_FOUND, "{reported}");
-            }
-            for listener in listeners {
-                assert!(listener.heard().is_empty(), "{}", listener.name);
-            }
-            assert_eq!(self.withheld(), 4);
-        }
-
-        /// One listener hears a log line and a question.
-        async fn is_heard_by(&mut self, listener: &Arc<Hears>) {
-            self.logs("mine");
-            self.asks("elicitation/create");
-            assert_eq!(self.reported().await["result"]["by"], listener.name);
-            assert_eq!(listener.heard(), ["\"mine\"", "elicitation/create"]);
-            assert_eq!(self.withheld(), 0);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_only_call_is_the_one_that_a_message_is_about() {
-        let mut wire = ServerConnection::new();
-        let alice = stateless("alice");
-        let call = wire.call(&alice);
-        wire.is_heard_by(&alice).await;
-        wire.answers(call.id);
-        drop(call);
-        wire.is_heard_by_nobody(&[&alice]).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_an_abandoned_call_causes_is_told_to_no_other_caller_however_late() {
-        let mut wire = ServerConnection::new();
-        let (alice, bob, eve) = (stateless("alice"), stateless("bob"), stateless("eve"));
-        let abandoned = wire.call(&alice);
-        let id = abandoned.id;
-        drop(abandoned);
-        let _bobs = wire.call(&bob);
-        wire.is_heard_by_nobody(&[&alice, &bob]).await;
-        tokio::time::advance(Duration::from_secs(86_400)).await;
-        wire.is_heard_by_nobody(&[&alice, &bob]).await;
-        assert!(wire.shared.is_hindered());
-        // Its late response ends the doubt, but for what comes directly after it.
-        wire.answers(id);
-        wire.is_heard_by_nobody(&[&alice, &bob]).await;
-        tokio::time::advance(GRACE).await;
-        wire.is_heard_by(&bob).await;
-        let _eves = wire.call(&eve);
-        wire.is_heard_by_nobody(&[&alice, &bob, &eve]).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_comes_after_an_answer_is_not_told_to_the_next_caller() {
-        let mut wire = ServerConnection::new();
-        let (alice, bob) = (stateless("alice"), stateless("bob"));
-        let alices = wire.call(&alice);
-        wire.answers(alices.id);
-        let _bobs = wire.call(&bob);
-        wire.is_heard_by_nobody(&[&alice, &bob]).await;
-        tokio::time::advance(GRACE - Duration::from_millis(1)).await;
-        wire.is_heard_by_nobody(&[&alice, &bob]).await;
-        tokio::time::advance(Duration::from_millis(1)).await;
-        wire.is_heard_by(&bob).await;
-        assert!(!wire.shared.is_hindered());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_caller_who_calls_again_after_a_question_hears_the_next_one() {
-        let mut wire = ServerConnection::new();
-        for session in [None, Some("s")] {
-            let alice = of("alice", session);
-            drop(wire.call(&alice));
-            let _again = wire.call(&alice);
-            if session.is_none() {
-                wire.is_heard_by(&alice).await;
-            } else {
-                // The same principal in another session is another caller.
-                wire.is_heard_by_nobody(&[&alice]).await;
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_caller_with_several_calls_gets_log_lines_and_no_questions() {
-        let mut wire = ServerConnection::new();
-        let alice = of("alice", Some("s"));
-        let (first, second) = (wire.call(&alice), wire.call(&alice));
-        wire.logs("mine");
-        assert_eq!(alice.heard(), ["\"mine\""]);
-        wire.asks("elicitation/create");
-        assert!(wire.reported().await["error"].is_object());
-        assert!(alice.heard().is_empty());
-        wire.answers(first.id);
-        wire.withheld();
-        wire.is_heard_by(&alice).await;
-        drop(second);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn unauthenticated_calls_without_a_session_may_be_anybodys() {
-        let mut wire = ServerConnection::new();
-        let (one, other) = (stateless("anonymous"), stateless("anonymous"));
-        drop(wire.call(&one));
-        let _call = wire.call(&other);
-        wire.is_heard_by_nobody(&[&one, &other]).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_names_its_request_is_told_to_that_ones_caller_alone() {
-        let mut wire = ServerConnection::new();
-        let (alice, bob) = (stateless("alice"), stateless("bob"));
-        let (alices, _bobs) = (wire.call(&alice), wire.call(&bob));
-        let question = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
-        wire.says(&question, Some(alices.id));
-        assert_eq!(wire.reported().await["result"]["by"], "alice");
-        let id = alices.id;
-        drop(alices);
-        wire.says(&question, Some(id));
-        assert!(wire.reported().await["error"].is_object());
-        assert_eq!(alice.heard(), ["roots/list"]);
-        assert!(bob.heard().is_empty());
-        assert_eq!(wire.withheld(), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_question_of_a_call_that_ends_is_answered_with_an_error() {
-        let mut wire = ServerConnection::new();
-        let mut alice = stateless("alice");
-        Arc::get_mut(&mut alice).expect("its own").thinks = true;
-        let call = wire.call(&alice);
-        wire.asks("elicitation/create");
-        tokio::task::yield_now().await;
-        assert_eq!(alice.heard(), ["elicitation/create"]);
-        assert!(wire.shared.abandon(call.id), "a question was open");
-        let reported = wire.reported().await;
-        assert_eq!(reported["error"]["code"], INTERNAL_ERROR, "{reported}");
-        assert!(wire.shared.is_abandoned(call.id));
-        wire.answers(call.id);
-        assert!(!wire.shared.is_abandoned(call.id));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_that_never_began_and_those_of_nobody_leave_no_doubt() {
-        let mut wire = ServerConnection::new();
-        let (alice, bob) = (stateless("alice"), stateless("bob"));
-        let refused = wire.call(&alice);
-        wire.shared.over(refused.id);
-        drop(refused);
-        drop(wire.shared.expect(None).expect("it is open"));
-        tokio::time::advance(GRACE).await;
-        let _bobs = wire.call(&bob);
-        wire.is_heard_by(&bob).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_that_is_not_of_one_connection_is_heard_by_nobody() {
-        let mut wire = ServerConnection::new();
-        let alice = stateless("alice");
-        let _call = wire.call(&alice);
-        wire.shared.unbind();
-        wire.is_heard_by_nobody(&[&alice]).await;
-        assert!(!wire.shared.is_hindered(), "a new connection is no better");
-    }
-}
+mod tests;

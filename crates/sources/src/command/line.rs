@@ -3,7 +3,7 @@
 use minijinja::Value as Context;
 use serde_json::Value;
 
-use crate::source::template::{EscapeContext, Template};
+use crate::source::template::{EscapeContext, Template, TemplateError};
 
 /// A command line with placeholders.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// A value cannot be part of an argument, or could be taken for an option.
-    pub(super) fn fill(&self, values: &Context) -> Result<Vec<String>, String> {
+    /// A value cannot be part of an argument, or could be taken for an option. A fact about the caller is missing.
+    pub(super) fn fill(&self, values: &Context) -> Result<Vec<String>, TemplateError> {
         let mut line = Vec::new();
         let mut options_ended = false;
         for Group(templates) in &self.groups {
@@ -90,14 +90,16 @@ impl Line {
             };
             for (template, text) in templates.iter().zip(texts) {
                 if text.contains('\0') {
-                    return Err("a value has a NUL, which no argument can hold".to_owned());
+                    let problem = "a value has a NUL, which no argument can hold";
+                    return Err(problem.to_owned().into());
                 }
                 let may_be_option = !self.allow_leading_dash && !options_ended;
                 if may_be_option && template.begins_with_value() && text.starts_with('-') {
-                    return Err(format!(
+                    let problem = format!(
                         "{:?} begins with a dash and would be read as an option",
                         text.chars().take(50).collect::<String>()
-                    ));
+                    );
+                    return Err(problem.into());
                 }
                 options_ended |= template.is_literal() && text == "--";
                 line.push(text);
@@ -108,9 +110,9 @@ impl Line {
 }
 
 /// Renders a template. Returns `None` if any of its placeholders has no value.
-fn one(template: &Template, values: &Context) -> Result<Option<String>, String> {
+fn one(template: &Template, values: &Context) -> Result<Option<String>, TemplateError> {
     match template.text(values) {
-        Err(_) if template.lacks_a_value(values) => Ok(None),
+        Err(TemplateError::Invalid(_)) if template.lacks_a_value(values) => Ok(None),
         result => result,
     }
 }
@@ -125,10 +127,11 @@ mod tests {
     fn fill(argv: &Value, arguments: &Value) -> Result<Vec<String>, String> {
         let argv = argv.as_array().expect("a list");
         let line = Line::new(argv, false, None)?;
-        line.fill(&template::context(
+        let values = template::context(
             arguments.as_object().expect("an object"),
             &Principal::new("ann"),
-        ))
+        );
+        line.fill(&values).map_err(|error| error.to_string())
     }
 
     /// Strings with a meaning to a shell or to a splitter of command lines.
@@ -256,6 +259,39 @@ mod tests {
         );
         assert_eq!(allowed.fill(&values), Ok(vec!["-1".to_owned()]));
         assert!(fill(&json!(["echo", "{{ a }}"]), &json!({"a": "a\0b"})).is_err());
+    }
+
+    #[test]
+    fn a_missing_fact_about_the_caller_fails_the_line() {
+        for argument in [
+            json!("{{ caller.subject }}"),
+            json!("--owner={{ caller.subject }}"),
+            json!(["--owner", "{{ caller.subject }}"]),
+            json!("{{ owner | default(caller.subject) }}"),
+        ] {
+            let line = fill(&json!(["psql", argument]), &json!({}));
+            let problem = line.expect_err("a missing fact");
+            assert!(
+                problem.ends_with("do not contain caller.subject"),
+                "{problem}"
+            );
+        }
+        let optional = json!(["a", "--of={{ caller.name }}/{{ b }}"]);
+        assert_eq!(fill(&optional, &json!({})), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn space_and_comments_before_a_placeholder_hide_no_option() {
+        for text in [
+            " {{ a }}",
+            "{# a #}{{ a }}",
+            " {{- a }}",
+            "\n{%- if a %}{{ a }}{% endif %}",
+        ] {
+            let line = fill(&json!(["git", text]), &json!({"a": "--upload-pack=id"}));
+            let rendered = line.clone().unwrap_or_default().concat();
+            assert!(!rendered.starts_with('-'), "{text:?}: {line:?}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::kind::SourceKind;
 use super::limits::GRACE;
 use super::output_contract::{Mismatches, OutputContract};
 use super::response;
-use super::template::{self, EscapeContext, Template};
+use super::template::{self, EscapeContext, Template, TemplateError};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::net::Bulkhead;
 use crate::protocol::ToolAnnotations;
@@ -173,9 +173,12 @@ impl Plan {
         let mut arguments = arguments.to_map()?;
         fill_in(&mut arguments, &self.schema);
         let values = template::context(&arguments, context.principal());
-        let line = self.line.fill(&values).map_err(ToolError::new)?;
+        let line = self.line.fill(&values);
+        let line = line.map_err(TemplateError::into_tool_error)?;
         let stdin = match &self.stdin {
-            Some(template) => template.text(&values).map_err(ToolError::new)?,
+            Some(template) => template
+                .text(&values)
+                .map_err(TemplateError::into_tool_error)?,
             None => None,
         };
         let pass = self.bulkhead.enter().await.map_err(|turned| {

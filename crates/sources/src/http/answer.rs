@@ -12,7 +12,7 @@ use super::config::{PagesConfig, ReadAs, ResponseConfig};
 use crate::catalog::{CallContext, Output, ToolError};
 use crate::net::FetchedResponse;
 use crate::source::response;
-use crate::source::template::{self, EscapeContext, Template};
+use crate::source::template::{self, EscapeContext, Template, TemplateError};
 
 /// Configured handling of responses.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Response {
     }
 }
 
-fn broken(problem: &str) -> ToolError {
+fn broken(problem: &TemplateError) -> ToolError {
     ToolError::new(format!("the response is not as expected: {problem}"))
 }
 

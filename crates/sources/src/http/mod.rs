@@ -25,7 +25,7 @@ use super::identity::{Forward, names_authorization};
 use super::kind::SourceKind;
 use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
-use super::template;
+use super::template::{self, TemplateError};
 use crate::catalog::{
     Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
 };
@@ -255,7 +255,7 @@ impl Plan {
         let mut request = self
             .request
             .fill(&values, context.headers())
-            .map_err(ToolError::new)?;
+            .map_err(TemplateError::into_tool_error)?;
         let assertion = self
             .forward
             .apply(context.principal(), &mut request.headers)?;

@@ -10,7 +10,7 @@ use url::Url;
 use super::config::{HttpSourceConfig, HttpToolConfig};
 use crate::net::OutgoingRequest;
 use crate::source::response::{essence, is_json};
-use crate::source::template::{EscapeContext, Template};
+use crate::source::template::{EscapeContext, Template, TemplateError};
 
 /// A request with placeholders.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl RequestPlan {
         &self,
         values: &Context,
         caller: Option<&HeaderMap>,
-    ) -> Result<OutgoingRequest, String> {
+    ) -> Result<OutgoingRequest, TemplateError> {
         let mut url = self.url(values)?;
         for (name, slot) in &self.query {
             for text in slot.texts(values)? {
@@ -232,10 +232,10 @@ impl RequestPlan {
         Ok(request)
     }
 
-    fn url(&self, values: &Context) -> Result<Url, String> {
+    fn url(&self, values: &Context) -> Result<Url, TemplateError> {
         let path = self.path.render(values)?;
         let query = self.text_query.as_ref().map(|query| query.render(values));
-        assemble(&self.base, &path, query.transpose()?.as_deref())
+        Ok(assemble(&self.base, &path, query.transpose()?.as_deref())?)
     }
 }
 
@@ -343,7 +343,7 @@ fn body(
 }
 
 impl Body {
-    fn fill(&self, values: &Context) -> Result<Option<(HeaderValue, Bytes)>, String> {
+    fn fill(&self, values: &Context) -> Result<Option<(HeaderValue, Bytes)>, TemplateError> {
         match self {
             Self::None => Ok(None),
             Self::Json(tree) => {
@@ -381,7 +381,7 @@ fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
 }
 
 impl Slot {
-    fn texts(&self, values: &Context) -> Result<Vec<String>, String> {
+    fn texts(&self, values: &Context) -> Result<Vec<String>, TemplateError> {
         match self {
             Self::One(template) => template.texts(values),
             Self::Many(templates) => {
@@ -419,7 +419,7 @@ impl Tree {
         })
     }
 
-    fn fill(&self, values: &Context) -> Result<Option<Value>, String> {
+    fn fill(&self, values: &Context) -> Result<Option<Value>, TemplateError> {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),
             Self::Text(template) => return template.value(values),

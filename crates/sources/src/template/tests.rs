@@ -7,7 +7,9 @@ fn render(
     arguments: &serde_json::Value,
 ) -> Result<String, String> {
     let arguments = arguments.as_object().expect("an object");
-    Template::new(source, place, None)?.render(&context(arguments, &Principal::new("ann")))
+    let template = Template::new(source, place, None)?;
+    let rendered = template.render(&context(arguments, &Principal::new("ann")));
+    rendered.map_err(|error| error.to_string())
 }
 
 #[test]
@@ -113,6 +115,80 @@ fn a_lone_placeholder_keeps_its_type_and_may_stand_for_nothing() {
             .text(&context)
             .is_err()
     );
+}
+
+#[test]
+fn a_missing_fact_about_the_caller_is_an_error_and_is_named() {
+    let arguments = json!({"n": 7, "none": null});
+    let context = context(
+        arguments.as_object().expect("an object"),
+        &Principal::new("ann"),
+    );
+    let value = |source: &str| {
+        Template::new(source, EscapeContext::Text, None)
+            .expect(source)
+            .value(&context)
+    };
+    let fact = |name: &str| Err(TemplateError::MissingFact(name.to_owned()));
+    let unnamed = "a fact that it needs";
+    for (source, name) in [
+        ("{{ caller.subject }}", "caller.subject"),
+        ("{{ caller.subject | upper }}", "caller.subject"),
+        ("{{ caller.claims.tenant }}", "caller.claims.tenant"),
+        ("{{ 'u-' ~ caller.subject }}", "caller.subject"),
+        ("{{ caller.subject | join(',') }}", "caller.subject"),
+        ("{{ caller.claims.a.b }}", "caller.claims.a.b"),
+        ("{{ caller.claims['urn:tenant'] }}", unnamed),
+        ("{{ owner | default(caller.subject) }}", "caller.subject"),
+        ("u-{{ caller.subject }}", "caller.subject"),
+        (
+            "{{ caller.name }}/{{ caller.claims.tenant }}",
+            "caller.claims.tenant",
+        ),
+        ("u-{{ owner | default(caller.subject) }}", "caller.subject"),
+        (
+            "{% if n %}{{ caller.subject }}{% endif %}",
+            "caller.subject",
+        ),
+    ] {
+        assert_eq!(value(source), fact(name), "{source}");
+    }
+    for filter in LENIENT {
+        let arguments = match filter {
+            "batch" | "slice" => "(2)",
+            "map" => "(attribute='a')",
+            _ => "",
+        };
+        let source = format!("{{{{ caller.subject | {filter}{arguments} }}}}");
+        assert_eq!(value(&source), fact("caller.subject"), "{source}");
+    }
+    for (source, expected) in [
+        ("{{ caller.groups | join(',') }}", Some(json!(""))),
+        ("{{ [n, 8] | join(caller.name) }}", Some(json!("7ann8"))),
+        (
+            "{{ [n, 8] | map('string') | join('-') if caller.name }}",
+            Some(json!("7-8")),
+        ),
+        ("{{ caller.subject | default(\"\") }}", Some(json!(""))),
+        ("{{ caller.subject | default(n) }}", Some(json!(7))),
+        (
+            "{% if caller.subject %}{{ caller.subject }}{% endif %}",
+            None,
+        ),
+        (
+            "{{ n if caller.subject else caller.name }}",
+            Some(json!("ann")),
+        ),
+        ("{{ owner if caller.name }}", None),
+        ("{{ none if caller.name }}", None),
+    ] {
+        assert_eq!(value(source), Ok(expected), "{source}");
+    }
+    // It is the argument that is missing.
+    assert!(matches!(
+        value("{{ caller.name }}/{{ owner }}"),
+        Err(TemplateError::Invalid(_))
+    ));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use url::Url;
 
 use crate::client::{Lifecycle, Target};
@@ -208,6 +209,8 @@ impl UpstreamError {
     }
 }
 
+/// Time that a response may additionally take to begin, while the user responds to a client request.
+const ASKS: Duration = Duration::from_secs(300);
 /// Default timeout of a call, in seconds.
 pub const TIMEOUT_SECONDS: u64 = 120;
 
@@ -218,7 +221,7 @@ impl UpstreamConfig {
         Duration::from_secs(seconds.max(1))
     }
 
-    /// Returns a digest of the whole configuration, which does not reveal its secrets.
+    /// Returns a digest of the settings that the lists depend on, which does not reveal secrets.
     pub(super) fn fingerprint(&self) -> String {
         let mut hash = Context::new(&SHA256);
         let mut take = |text: &str| {
@@ -241,6 +244,30 @@ impl UpstreamConfig {
         );
         if self.protocol != Lifecycle::Auto {
             take(self.protocol.as_str());
+        }
+        if self.forward != ForwardConfig::default() {
+            take(&json!(self.forward).to_string());
+        }
+        for (setting, auth) in [("auth", &self.auth), ("listing_auth", &self.listing_auth)] {
+            if *auth == AuthConfig::default() {
+                continue;
+            }
+            take(setting);
+            // Secrets are masked in it.
+            take(&json!(auth).to_string());
+            let secrets = [
+                auth.bearer.as_ref(),
+                auth.basic.as_ref().map(|basic| &basic.password),
+                auth.header.as_ref().map(|header| &header.value),
+                auth.query.as_ref().map(|query| &query.value),
+                auth.oauth
+                    .as_ref()
+                    .and_then(|oauth| oauth.refresh_token.as_ref()),
+            ];
+            secrets
+                .into_iter()
+                .flatten()
+                .for_each(|secret| take(secret.expose()));
         }
         HEXLOWER.encode(hash.finish().as_ref())
     }
@@ -279,7 +306,8 @@ impl UpstreamConfig {
                     .map_err(|error| wrong(".url", error.to_string()))?;
                 let deadlines = Deadlines {
                     total: None,
-                    first_byte: self.timeout(),
+                    // The timeout of each request is shorter, unless its client request is open.
+                    first_byte: self.timeout().saturating_add(ASKS),
                     idle: self.timeout().max(Duration::from_secs(60)),
                     ..Deadlines::default()
                 };
@@ -449,53 +477,4 @@ impl UpstreamConfig {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(text: &str) -> UpstreamConfig {
-        serde_json::from_str(text).expect("valid")
-    }
-
-    fn refused(text: &str) -> String {
-        of(text).target("x").expect_err("refused").to_string()
-    }
-
-    #[test]
-    fn entries_of_other_products_can_be_used_as_they_are() {
-        let stdio = of(
-            r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "disabled": false}"#,
-        );
-        let Ok(Target::Program(program)) = stdio.target("x") else {
-            panic!("a program");
-        };
-        assert_eq!(program.arguments, ["-y", "server"]);
-        assert_eq!(program.environment[std::ffi::OsStr::new("TOKEN")], "s3cret");
-        assert!(!format!("{stdio:?}{program:?}").contains("s3cret"));
-        let http = of(
-            r#"{"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer s3cret"}}"#,
-        );
-        let target = http.target("x").expect("a URL");
-        assert!(!format!("{http:?}{target:?}").contains("s3cret"));
-    }
-
-    #[test]
-    fn what_cannot_be_is_told_with_its_place() {
-        assert_eq!(
-            refused("{}"),
-            "upstreams.x: it needs a command to start, or the url of its endpoint"
-        );
-        assert_eq!(
-            refused(r#"{"command": "a", "url": "http://b"}"#),
-            "upstreams.x: it has a command and a URL; leave one of them out"
-        );
-        assert_eq!(
-            refused(r#"{"url": "weather"}"#),
-            "upstreams.x.url: it is not a valid URL; write https://host/path"
-        );
-        assert!(refused(r#"{"url": "ftp://a/b"}"#).starts_with("upstreams.x.url: "));
-        assert_eq!(
-            refused(r#"{"url": "http://a/b", "headers": {"a b": "c"}}"#),
-            "upstreams.x.headers: \"a b\" cannot be the name of a header"
-        );
-    }
-}
+mod tests;

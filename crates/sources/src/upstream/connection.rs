@@ -29,6 +29,7 @@ use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
 use crate::source::parts::SourceParts;
 use crate::source::per_user::UserLogins;
+pub(super) use calls::report;
 
 pub(super) struct Upstream {
     pub(super) name: String,

@@ -64,6 +64,14 @@ impl Line {
         }
     }
 
+    /// Returns the error of a request on this connection. On a caller's own connection, a denial concerns the caller.
+    pub(super) fn blamed(&self, error: ClientError) -> ClientError {
+        match &self.identity {
+            Some(_) => error.for_caller(),
+            None => error,
+        }
+    }
+
     pub(super) fn usable(&self) -> Option<Arc<Connected>> {
         self.current
             .load_full()

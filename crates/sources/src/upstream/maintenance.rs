@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::cache::Memory;
 use super::connection::Upstream;
@@ -18,8 +18,8 @@ use crate::net::{Backoff, chance};
 const SETTLES: Duration = Duration::from_millis(50);
 /// Minimum interval between listing requests to an upstream that changes frequently.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Backoff of reconnections to an unreachable upstream whose tools are not listed, and which no call would therefore
-/// try.
+/// Backoff of listing requests that failed, and of reconnections to an unreachable upstream whose tools are not listed,
+/// and which no call would therefore try.
 const RETRY: Backoff = Backoff {
     base: Duration::from_secs(5),
     max: Duration::from_secs(300),
@@ -51,6 +51,11 @@ impl Events for Maintenance {
 
     fn resource_updated(&self, uri: &str) {
         self.subscriptions.updated(uri);
+    }
+
+    fn missed(&self) {
+        self.list_changed("all");
+        self.subscriptions.all_updated();
     }
 
     fn withheld(&self, method: &str, reason: &'static str) {
@@ -115,7 +120,7 @@ impl Maintenance {
         self.wake();
     }
 
-    /// Records that the listing was just requested.
+    /// Records that the listing is requested now.
     pub(super) fn is_fresh(&self) {
         self.stale.store(false, Ordering::Relaxed);
     }
@@ -140,11 +145,11 @@ impl Maintenance {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Waits for a wake-up or for the retry delay. Returns true if the delay has passed.
-    async fn wait(&self, retry: Option<Duration>) -> bool {
+    /// Waits for a wake-up or for the time of a retry. Returns true if it is that time.
+    async fn wait(&self, retry_at: Option<Instant>) -> bool {
         let again = async {
-            match retry {
-                Some(delay) => sleep(delay).await,
+            match retry_at {
+                Some(at) => sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
@@ -163,13 +168,19 @@ pub(super) async fn run(
     changed: Arc<Notify>,
 ) {
     let mut failures = 0;
+    // True while a listing that failed has to be made up for.
+    let mut is_owed = false;
+    let mut retry_at = None;
     loop {
-        let retry = match upstream.upgrade() {
-            Some(upstream) if upstream.is_missed() => Some(RETRY.delay(failures + 1, chance())),
-            Some(_) => None,
+        let retries = match upstream.upgrade() {
+            Some(upstream) => upstream.is_missed() || is_owed && upstream.is_connected(),
             None => return,
         };
-        let tries_again = upkeep.wait(retry).await;
+        retry_at = match retries {
+            true => retry_at.or_else(|| Some(Instant::now() + RETRY.delay(failures + 1, chance()))),
+            false => None,
+        };
+        let tries_again = upkeep.wait(retry_at).await;
         sleep(SETTLES).await;
         let Some(upstream) = upstream.upgrade() else {
             return;
@@ -177,10 +188,17 @@ pub(super) async fn run(
         upstream.close_all(GRACE).await;
         let was_stale = upkeep.stale.swap(false, Ordering::Relaxed);
         // A connection is not made only to check for changes.
-        if tries_again || was_stale && upstream.is_connected() {
+        let is_due = match tries_again {
+            true => upstream.is_missed() || upstream.is_connected(),
+            false => was_stale && upstream.is_connected(),
+        };
+        if is_due {
+            retry_at = None;
+            is_owed = true;
             match timeout(upstream.discovery(), upstream.listing()).await {
                 Ok(Ok(fresh)) => {
                     failures = 0;
+                    is_owed = false;
                     if upstream.learn(fresh, &memory) {
                         changed.notify_one();
                     }

@@ -1,6 +1,7 @@
 //! Proxies for an upstream's tools, resources and prompts.
 
 mod rejected;
+mod required_page;
 mod proxied;
 
 use std::borrow::Cow;
@@ -222,6 +223,9 @@ fn unlisted(
 
 /// Returns a skill's entry with the local URIs of its files.
 fn skill(links: &Links, entry: &Value) -> Result<OfferedSkill, &'static str> {
+    if !entry.is_object() {
+        return Err("it is not an object");
+    }
     let mut entry = entry.clone();
     let rename = |uri: &mut Value| {
         if let Some(here) = uri.as_str().and_then(|uri| links.own(uri)) {

@@ -57,6 +57,16 @@ impl Subscriptions {
         }
     }
 
+    /// Reports all subscribed resources as updated, since notifications may have been missed.
+    pub(super) fn all_updated(&self) {
+        let names: Vec<_> = self.wanted().values().flatten().cloned().collect();
+        if let Some(announcer) = self.announcer.get() {
+            for name in names {
+                announcer.resource_changed(name);
+            }
+        }
+    }
+
     fn want(&self, uris: SubscribedResources) {
         let mut wanted = self.wanted();
         if *wanted != uris {

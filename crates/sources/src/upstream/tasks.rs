@@ -8,20 +8,26 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::call_error::CallError;
-use super::connection::Upstream;
+use super::connection::{Upstream, report};
 use super::forwarding::Relay;
 use super::line::Line;
 use crate::catalog::TASKS_EXTENSION;
-use crate::client::{ClientError, Listener as _, Params, RpcError};
+use crate::client::{ClientError, Listener, Params, RpcError};
+use crate::net::{Backoff, chance};
 
 /// Default polling interval for a task.
 const POLL: Duration = Duration::from_secs(1);
 /// Bounds of the polling interval that an upstream can request.
 const POLL_MIN: Duration = Duration::from_millis(50);
 const POLL_MAX: Duration = Duration::from_secs(30);
+/// Backoff of requests about a running task that failed.
+const RETRY: Backoff = Backoff {
+    base: Duration::from_millis(500),
+    max: Duration::from_secs(10),
+};
 /// Timeout for cancelling a task.
 const CANCELS: Duration = Duration::from_secs(5);
 const INTERNAL_ERROR: i64 = -32603;
@@ -41,8 +47,22 @@ pub(super) fn is_task_only(error: &CallError) -> bool {
         && required.is_some_and(|required| required["extensions"][TASKS_EXTENSION].is_object())
 }
 
-/// Calls a tool as a task, and waits for its result.
+/// Calls a tool as a task, and waits for its result. The call has one permit, from its first request to the end of
+/// the task.
 pub(super) async fn call(
+    upstream: &Arc<Upstream>,
+    line: &Arc<Line>,
+    params: &Params,
+    relay: &Arc<Relay>,
+    repeatable: bool,
+) -> Result<Box<RawValue>, CallError> {
+    let pass = upstream.enter().await?;
+    let answered = call_admitted(upstream, line, params, relay, repeatable).await;
+    report(pass, line, answered.as_ref().err());
+    answered
+}
+
+async fn call_admitted(
     upstream: &Arc<Upstream>,
     line: &Arc<Line>,
     params: &Params,
@@ -63,7 +83,7 @@ pub(super) async fn call(
     drop(connected);
     if !runs_tasks {
         return upstream
-            .request(line, "tools/call", params, Some(relay.clone()), repeatable)
+            .request_admitted(line, "tools/call", params, Some(relay.clone()), repeatable)
             .await;
     }
     in_core(upstream, line, params, relay, repeatable).await
@@ -84,16 +104,16 @@ async fn in_core(
     let ttl = u64::try_from(upstream.timeout().as_millis()).unwrap_or(u64::MAX);
     let params = params.clone().with("task", json!({ "ttl": ttl }));
     let created = upstream
-        .request(line, "tools/call", &params, Some(relay.clone()), repeatable)
+        .request_admitted(line, "tools/call", &params, Some(relay.clone()), repeatable)
         .await?;
     let Ok(Created { task: Some(task) }) = serde_json::from_str(created.get()) else {
         return Ok(created);
     };
     let mut begun = RunningTask::new(upstream, line, task.task_id.clone());
     let params = Params::new().with("taskId", task.task_id);
-    let result = upstream
-        .request(line, "tasks/result", &params, Some(relay.clone()), true)
-        .await;
+    let deadline = Instant::now() + upstream.timeout();
+    let relay = Some(relay.clone() as Arc<dyn Listener>);
+    let result = persist(upstream, line, "tasks/result", &params, relay, deadline).await;
     if matches!(&result, Ok(_) | Err(CallError::Client(ClientError::Rpc(_)))) {
         begun.has_ended();
     }
@@ -134,22 +154,22 @@ async fn in_extension(
     repeatable: bool,
 ) -> Result<Box<RawValue>, CallError> {
     let params = declared(upstream, line, params.clone()).await?;
+    let plain = declared(upstream, line, Params::new()).await?;
     let created = upstream
-        .request(line, "tools/call", &params, Some(relay.clone()), repeatable)
+        .request_admitted(line, "tools/call", &params, Some(relay.clone()), repeatable)
         .await?;
     let kind: Value = serde_json::from_str(created.get()).unwrap_or_default();
     let (Some("task"), Some(id)) = (kind["resultType"].as_str(), kind["taskId"].as_str()) else {
         return Ok(created);
     };
     let mut begun = RunningTask::new(upstream, line, id.to_owned());
-    let get = declared(upstream, line, Params::new().with("taskId", id)).await?;
+    let get = plain.clone().with("taskId", id);
+    let mut deadline = Instant::now() + upstream.timeout();
     let mut pause = pause_of(kind["pollIntervalMs"].as_u64());
     let mut answered: HashSet<String> = HashSet::new();
     loop {
         sleep(pause).await;
-        let said = upstream
-            .request(line, "tasks/get", &get, None, true)
-            .await?;
+        let said = persist(upstream, line, "tasks/get", &get, None, deadline).await?;
         let task: Task = serde_json::from_str(said.get()).map_err(|error| {
             ClientError::Protocol(format!("invalid response to tasks/get: {error}"))
         })?;
@@ -178,6 +198,7 @@ async fn in_extension(
             _ => {}
         }
         let mut answers = Map::new();
+        let asked = Instant::now();
         for (key, question) in task.input_requests {
             if answered.contains(&key) {
                 continue;
@@ -190,14 +211,41 @@ async fn in_extension(
             answered.insert(key);
         }
         if !answers.is_empty() {
-            let update = Params::new()
-                .with("taskId", id)
-                .with("inputResponses", Value::Object(answers));
-            let update = declared(upstream, line, update).await?;
-            upstream
-                .request(line, "tasks/update", &update, None, true)
-                .await?;
+            // The time that the user took is not the upstream's.
+            deadline += asked.elapsed();
+            let update = get.clone().with("inputResponses", Value::Object(answers));
+            persist(upstream, line, "tasks/update", &update, None, deadline).await?;
         }
+    }
+}
+
+/// Makes a request about a running task until the upstream responds to it, or until the deadline. A request that
+/// fails does not end the task.
+async fn persist(
+    upstream: &Upstream,
+    line: &Arc<Line>,
+    method: &'static str,
+    params: &Params,
+    listener: Option<Arc<dyn Listener>>,
+    deadline: Instant,
+) -> Result<Box<RawValue>, CallError> {
+    let mut failures = 0;
+    loop {
+        let asked = upstream.request_admitted(line, method, params, listener.clone(), true);
+        let error = match asked.await {
+            Err(CallError::Client(error) | CallError::Apart(error))
+                if !matches!(error, ClientError::Rpc(_)) && !error.concerns_caller() =>
+            {
+                error
+            }
+            answered => return answered,
+        };
+        failures += 1;
+        let next = Instant::now() + RETRY.delay(failures, chance());
+        if deadline <= next {
+            return Err(error.into());
+        }
+        sleep_until(next).await;
     }
 }
 

@@ -30,6 +30,18 @@ pub(in super::super) struct Subscription {
     pub(in super::super) notices: Vec<(&'static str, Option<String>)>,
 }
 
+/// Maximum pause before the `GET` stream is opened again after its request was rejected.
+const REJECTED_MAX: Duration = Duration::from_secs(300);
+
+/// Returns true if a server with this response does not support the `GET` stream. Others may be temporary, such as
+/// 401 and 429.
+fn has_no_stream(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+    )
+}
+
 impl Link {
     /// Receives messages outside of requests, for as long as the connection exists. `opened` is notified when the
     /// server has first responded.
@@ -42,24 +54,30 @@ impl Link {
         let mut retry = RETRY;
         let mut failures = 0_u32;
         let mut was_open = false;
+        let mut is_first = true;
         if !self.has_session() {
             // Nothing distinguishes this stream from those of earlier connections.
             shared.unbind();
         }
         while !shared.is_closed() {
             let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
-            if let Some(last) = decoder
-                .last_id()
-                .and_then(|id| HeaderValue::from_str(id).ok())
-            {
+            let last = decoder.last_id();
+            let last = last.and_then(|id| HeaderValue::from_str(id).ok());
+            // A server with event IDs sends what was missed again.
+            let may_miss = !std::mem::take(&mut is_first) && last.is_none();
+            if let Some(last) = last {
                 outgoing.headers.insert(LAST_EVENT, last);
             }
+            let mut is_rejected = false;
             let answer = self.client.open(outgoing).await;
             opened.notify_one();
             match answer {
                 Ok(answer) if answer.status.is_success() => {
                     failures = 0;
                     was_open = true;
+                    if may_miss {
+                        shared.has_missed_messages();
+                    }
                     let mut answer = answer.max_body(usize::MAX);
                     decoder.restart();
                     // The stream is opened again, however it ended.
@@ -75,13 +93,19 @@ impl Link {
                     shared.close(&ClientError::Gone(why));
                     return;
                 }
-                // The server does not support this stream.
-                Ok(answer) if answer.status.is_client_error() => return,
-                _ => failures += 1,
+                Ok(answer) if has_no_stream(answer.status) => return,
+                answer => {
+                    failures += 1;
+                    is_rejected = answer.is_ok_and(|answer| answer.status.is_client_error());
+                }
             }
             let pause =
-                retry.max(Duration::from_millis(100)) * 2_u32.saturating_pow(failures.min(5));
-            tokio::time::sleep(pause.min(RETRY_MAX)).await;
+                retry.max(Duration::from_millis(100)) * 2_u32.saturating_pow(failures.min(12));
+            let pause_max = match is_rejected {
+                true => REJECTED_MAX,
+                false => RETRY_MAX,
+            };
+            tokio::time::sleep(pause.min(pause_max)).await;
         }
     }
 

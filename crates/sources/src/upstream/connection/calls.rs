@@ -15,7 +15,7 @@ use super::super::usage::Usage;
 use super::{HEADER_MISMATCH, Upstream, Used, given_up};
 use crate::catalog::CallContext;
 use crate::client::{Client, ClientError, Events, Listener, Options, Params};
-use crate::net::with_causes;
+use crate::net::{BulkheadPermit, with_causes};
 use crate::telemetry::Metrics;
 
 impl<'a> Used<'a> {
@@ -70,10 +70,11 @@ impl Upstream {
             Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
             None => Err(given_up()),
         };
-        let client = client.inspect_err(|_| {
+        let client = client.map_err(|error| {
             if is_shared {
                 self.upkeep.not_connected();
             }
+            line.blamed(error)
         })?;
         tracing::info!(
             upstream = self.name,
@@ -157,28 +158,43 @@ impl Upstream {
         listener: Option<Arc<dyn Listener>>,
         repeatable: bool,
     ) -> Result<Box<RawValue>, CallError> {
-        let pass = self.bulkhead.enter().await?;
+        let pass = self.enter().await?;
+        let answered = self
+            .request_admitted(line, method, params, listener, repeatable)
+            .await;
+        report(pass, line, answered.as_ref().err());
+        answered
+    }
+
+    /// Waits for a permit of the bulkhead, for a call of several requests.
+    pub(in super::super) async fn enter(&self) -> Result<BulkheadPermit<'_>, CallError> {
+        Ok(self.bulkhead.enter().await?)
+    }
+
+    /// Makes a request like [`request`](Self::request), of a call that has a permit.
+    pub(in super::super) async fn request_admitted(
+        &self,
+        line: &Arc<Line>,
+        method: &'static str,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+        repeatable: bool,
+    ) -> Result<Box<RawValue>, CallError> {
         let _used = Used::begin(&self.usage);
         let mut again = true;
         loop {
             let connected = self.connected(line).await;
             let outcome = match &connected {
                 Ok(connected) => {
-                    connected
-                        .client
-                        .ask(method, params, listener.clone(), None)
-                        .await
+                    let client = &connected.client;
+                    let asked = client.ask(method, params, listener.clone(), None);
+                    asked.await.map_err(|error| line.blamed(error))
                 }
                 Err(error) => Err(error.clone()),
             };
             let error = match outcome {
-                Ok(result) => {
-                    pass.succeeded();
-                    return Ok(result);
-                }
-                // An error response shows that the server is up.
+                Ok(result) => return Ok(result),
                 Err(error @ ClientError::Rpc(_)) => {
-                    pass.succeeded();
                     // The arguments to mirror in headers follow from the tool list, which may have changed.
                     if matches!(&error, ClientError::Rpc(refusal) if refusal.code == HEADER_MISMATCH)
                     {
@@ -193,18 +209,22 @@ impl Upstream {
             {
                 line.part_from(connected);
             }
-            // The server is not at fault, so other callers are not affected.
+            let failed = |error| match &connected {
+                Ok(_) => CallError::Client(error),
+                Err(_) => CallError::Apart(error),
+            };
             if error.concerns_caller() {
-                drop(pass);
-                return Err(CallError::Client(error));
+                tracing::debug!(
+                    upstream = self.name,
+                    method,
+                    error = with_causes(&error),
+                    "an upstream server does not serve this caller"
+                );
+                return Err(failed(error));
             }
             let retry = !error.may_have_happened() || repeatable && error.ends_connection();
             if !(std::mem::take(&mut again) && retry && !matches!(error, ClientError::Start { .. }))
             {
-                match &connected {
-                    Ok(_) => pass.failed(),
-                    Err(_) => pass.unreachable(),
-                }
                 self.upkeep.wake();
                 tracing::warn!(
                     upstream = self.name,
@@ -212,10 +232,7 @@ impl Upstream {
                     error = with_causes(&error),
                     "a request to an upstream server failed"
                 );
-                return Err(match connected {
-                    Ok(_) => CallError::Client(error),
-                    Err(_) => CallError::Apart(error),
-                });
+                return Err(failed(error));
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
         }
@@ -224,11 +241,15 @@ impl Upstream {
     /// Requests all items of the server.
     pub(in super::super) async fn listing(&self) -> Result<Listing, CallError> {
         let pass = self.bulkhead.enter().await?;
-        let asked = async { Listing::ask(&self.connected(&self.shared).await?.client).await };
+        let asked = async {
+            let connected = self.connected(&self.shared).await?;
+            // The listing may lack a change from here on.
+            self.upkeep.is_fresh();
+            Listing::ask(&connected.client).await
+        };
         match asked.await {
             Ok(listing) => {
                 pass.succeeded();
-                self.upkeep.is_fresh();
                 Ok(listing)
             }
             Err(error) => {
@@ -236,5 +257,24 @@ impl Upstream {
                 Err(error.into())
             }
         }
+    }
+}
+
+/// Reports the outcome of a call to the bulkhead.
+pub(in super::super) fn report(pass: BulkheadPermit<'_>, line: &Line, error: Option<&CallError>) {
+    // The server is not at fault, so other callers are not affected.
+    let is_of_caller = |error: &ClientError| {
+        let is_of_issuer = matches!(error, ClientError::Credentials(_));
+        error.concerns_caller() || is_of_issuer && line.identity.is_some()
+    };
+    match error {
+        // An error response shows that the server is up.
+        None
+        | Some(CallError::Client(ClientError::Rpc(_)) | CallError::Apart(ClientError::Rpc(_))) => {
+            pass.succeeded();
+        }
+        Some(CallError::Client(error) | CallError::Apart(error)) if is_of_caller(error) => {}
+        Some(CallError::Apart(_)) => pass.unreachable(),
+        Some(_) => pass.failed(),
     }
 }

@@ -11,6 +11,7 @@ use super::super::connection::Upstream;
 use super::super::instrumented::{Operation, RequestOutcome};
 use super::super::links::{Links, Mention};
 use super::super::tasks;
+use super::required_page::RequiredPage;
 use super::{
     Called, UpstreamPrompt, UpstreamResource, UpstreamTemplate, block_of, plain_text, tool_error,
 };
@@ -21,7 +22,7 @@ use crate::catalog::{
     PromptOutput, ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
     ToolError, UpstreamIdentity, VariableFuture,
 };
-use crate::client::{ClientError, Params};
+use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{PromptMessage, ResourceContents};
 
 pub(super) struct UpstreamTool {
@@ -80,7 +81,6 @@ impl Tool for UpstreamTool {
             }
             let watched = upstream.watch(&operation, &context, None);
             let params = watched.placed(params.checked("arguments", arguments));
-            let relay = Arc::clone(&watched.relay);
             let line = match upstream.line(&context.principal) {
                 Ok(line) => line,
                 Err(error) => {
@@ -88,21 +88,31 @@ impl Tool for UpstreamTool {
                     return Err(tool_error(&upstream.name, error));
                 }
             };
-            let answered = if task_only.load(Ordering::Relaxed) {
-                Box::pin(tasks::call(&upstream, &line, &params, &relay, repeatable)).await
-            } else {
-                let answered = upstream
-                    .request(&line, operation.method, &params, Some(relay), repeatable)
-                    .await;
-                match answered {
-                    Err(error) if tasks::is_task_only(&error) => {
-                        task_only.store(true, Ordering::Relaxed);
-                        let relay = &watched.relay;
-                        Box::pin(tasks::call(&upstream, &line, &params, relay, repeatable)).await
+            let ask = async || {
+                let relay = &watched.relay;
+                if !task_only.load(Ordering::Relaxed) {
+                    let listener = Some(Arc::clone(relay) as Arc<dyn Listener>);
+                    let answered = upstream
+                        .request(&line, operation.method, &params, listener, repeatable)
+                        .await;
+                    match answered {
+                        Err(error) if tasks::is_task_only(&error) => {
+                            task_only.store(true, Ordering::Relaxed);
+                        }
+                        answered => return answered,
                     }
-                    answered => answered,
                 }
+                Box::pin(tasks::call(&upstream, &line, &params, relay, repeatable)).await
             };
+            let mut answered = ask().await;
+            if let Some(page) = answered.as_ref().err().and_then(RequiredPage::of) {
+                if let Err(error) = Box::pin(page.visit(&context, &upstream.name)).await {
+                    let failed = answered.as_ref().err().map(RequestOutcome::Failed);
+                    watched.ends(&failed.unwrap_or(RequestOutcome::Well), || line.revision());
+                    return Err(error);
+                }
+                answered = Box::pin(ask()).await;
+            }
             let result = match answered {
                 Ok(result) => result,
                 Err(error) => {
@@ -375,10 +385,13 @@ async fn complete(
         completion: Completion,
     }
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Completion {
         #[serde(default)]
         values: Vec<String>,
         total: Option<usize>,
+        #[serde(default)]
+        has_more: bool,
     }
     let mut params = Params::new().with("ref", reference).with(
         "argument",
@@ -397,9 +410,13 @@ async fn complete(
     let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
         ClientError::Protocol(format!("invalid response to completion/complete: {error}"))
     })?;
-    let completions = Completions::new(completed.completion.values);
-    Ok(match completed.completion.total {
-        Some(total) => completions.of_total(total),
-        None => completions,
-    })
+    let Completion {
+        values,
+        total,
+        has_more,
+    } = completed.completion;
+    let mut completions = Completions::new(values);
+    completions.total = total;
+    completions.has_more = has_more;
+    Ok(completions)
 }

@@ -1,0 +1,95 @@
+//! Receivers of the messages from a server.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::RpcError;
+use super::attribution::Caller;
+
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+
+/// Receiver of the messages that a server sends about one request.
+pub trait Listener: Send + Sync {
+    /// Returns true if progress notifications are wanted. Without them a server can respond with plain JSON, where it
+    /// would otherwise have to open a stream. Default: true.
+    fn wants_progress(&self) -> bool {
+        true
+    }
+
+    /// Returns the minimum level of wanted log messages, in the protocol's terms. Servers of 2026-07-28 receive it
+    /// with the request. Default: `debug`.
+    fn wants_log(&self) -> Option<&'static str> {
+        Some("debug")
+    }
+
+    /// Returns the caller for whom the request is made. A message that names no request is delivered only if all
+    /// requests that can have caused it are of one caller. Default: `None`, this program's own user.
+    fn caller(&self) -> Option<Caller> {
+        None
+    }
+
+    /// Called when the request is sent under this JSON-RPC ID. A retry has another ID.
+    fn sent(&self, id: u64) {
+        let _ = id;
+    }
+
+    /// Called for a progress notification.
+    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let _ = (progress, total, message);
+    }
+
+    /// Called for a log message: its level, its logger's name, and the message.
+    fn log(&self, level: &str, logger: Option<&str>, data: &Value) {
+        let _ = (level, logger, data);
+    }
+
+    /// Handles a client request: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    ///
+    /// # Errors
+    ///
+    /// The error that is sent to the server. By default, client requests are not supported.
+    fn question(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let _ = params;
+        Box::pin(async move {
+            Err(RpcError::new(
+                METHOD_NOT_FOUND,
+                format!("no client can be asked: {method}"),
+            ))
+        })
+    }
+}
+
+/// Receiver of the messages that a server sends outside of requests.
+pub trait Events: Send + Sync {
+    /// Called when a list has changed: `tools`, `resources` or `prompts`.
+    fn list_changed(&self, list: &str) {
+        let _ = list;
+    }
+
+    /// Called when a subscribed resource has changed.
+    fn resource_updated(&self, uri: &str) {
+        let _ = uri;
+    }
+
+    /// Called when messages may have been missed, because the stream for them was interrupted. Default: all lists may
+    /// have changed.
+    fn missed(&self) {
+        for list in ["tools", "resources", "prompts"] {
+            self.list_changed(list);
+        }
+    }
+
+    /// Called when a log message was dropped, or a client request rejected, because it could not be attributed to a
+    /// call.
+    fn withheld(&self, method: &str, reason: &'static str) {
+        let _ = (method, reason);
+    }
+
+    /// Called when the connection has ended.
+    fn closed(&self) {}
+}

@@ -1,0 +1,63 @@
+use super::*;
+
+fn of(text: &str) -> UpstreamConfig {
+    serde_json::from_str(text).expect("valid")
+}
+
+fn refused(text: &str) -> String {
+    of(text).target("x").expect_err("refused").to_string()
+}
+
+#[test]
+fn entries_of_other_products_can_be_used_as_they_are() {
+    let stdio = of(
+        r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "disabled": false}"#,
+    );
+    let Ok(Target::Program(program)) = stdio.target("x") else {
+        panic!("a program");
+    };
+    assert_eq!(program.arguments, ["-y", "server"]);
+    assert_eq!(program.environment[std::ffi::OsStr::new("TOKEN")], "s3cret");
+    assert!(!format!("{stdio:?}{program:?}").contains("s3cret"));
+    let http =
+        of(r#"{"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer s3cret"}}"#);
+    let target = http.target("x").expect("a URL");
+    assert!(!format!("{http:?}{target:?}").contains("s3cret"));
+}
+
+#[test]
+fn lists_are_those_of_one_identity() {
+    let texts = [
+        r#"{"url": "http://a/b"}"#,
+        r#"{"url": "http://a/b", "auth": {"bearer": "s3cret"}}"#,
+        r#"{"url": "http://a/b", "auth": {"bearer": "other"}}"#,
+        r#"{"url": "http://a/b", "auth": {"header": {"name": "x-key", "value": "s3cret"}}}"#,
+        r#"{"url": "http://a/b", "auth": {"login": true}}"#,
+        r#"{"url": "http://a/b", "listing_auth": {"bearer": "s3cret"}}"#,
+        r#"{"url": "http://a/b", "forward": {"headers": {"x-user": "{{ caller.name }}"}}}"#,
+    ];
+    let all: std::collections::BTreeSet<String> =
+        texts.iter().map(|text| of(text).fingerprint()).collect();
+    assert_eq!(all.len(), texts.len());
+}
+
+#[test]
+fn what_cannot_be_is_told_with_its_place() {
+    assert_eq!(
+        refused("{}"),
+        "upstreams.x: it needs a command to start, or the url of its endpoint"
+    );
+    assert_eq!(
+        refused(r#"{"command": "a", "url": "http://b"}"#),
+        "upstreams.x: it has a command and a URL; leave one of them out"
+    );
+    assert_eq!(
+        refused(r#"{"url": "weather"}"#),
+        "upstreams.x.url: it is not a valid URL; write https://host/path"
+    );
+    assert!(refused(r#"{"url": "ftp://a/b"}"#).starts_with("upstreams.x.url: "));
+    assert_eq!(
+        refused(r#"{"url": "http://a/b", "headers": {"a b": "c"}}"#),
+        "upstreams.x.headers: \"a b\" cannot be the name of a header"
+    );
+}

@@ -1,0 +1,320 @@
+//! Upstream servers over HTTP that deny or fail some of their requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use longshore::source::UpstreamConfig;
+use serde_json::{Value, json};
+
+use super::{behind, listed, result};
+use crate::auth::{BOB, CI, bearer, with_keys};
+use crate::lasting::becomes;
+use crate::support::{Asked, Serve, Site, Stateless, Told};
+
+/// A server with the tool `act`. `answer` may respond to a request in its place: to a method with its message, or to
+/// `GET`.
+fn upstream(answer: impl Fn(&str, &Asked, &Value) -> Option<Told> + Send + Sync + 'static) -> Site {
+    Site::start(move |_, asked| {
+        let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+        let method = match &*asked.method {
+            "POST" => message["method"].as_str().unwrap_or_default(),
+            other => other,
+        };
+        if let Some(told) = answer(method, asked, &message) {
+            return told;
+        }
+        let result = match method {
+            "initialize" => json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {"listChanged": true}, "prompts": {}, "completions": {}},
+                "serverInfo": {"name": "x", "version": "0"},
+            }),
+            "tools/list" => tools("act"),
+            "prompts/list" => json!({"prompts": [{"name": "ask", "arguments": [{"name": "a"}]}]}),
+            "tools/call" => text("done"),
+            "GET" => return Told::json(405, json!({})),
+            _ if message["id"].is_null() => return Told::json(202, json!({})),
+            _ => return Told::json(200, error(&message, -32601, json!({}))),
+        };
+        Told::json(200, response(&message, result))
+    })
+}
+
+/// A server of 2026-07-28.
+fn modern(answer: impl Fn(&str, &Value) -> Option<Told> + Send + Sync + 'static) -> Site {
+    upstream(move |method, _, message| {
+        answer(method, message).or_else(|| {
+            let mut result = match method {
+                "server/discover" => json!({
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}},
+                }),
+                "tools/list" => tools("act"),
+                _ => return None,
+            };
+            result["resultType"] = json!("complete");
+            Some(Told::json(200, response(message, result)))
+        })
+    })
+}
+
+fn tools(name: &str) -> Value {
+    json!({"tools": [{"name": name, "inputSchema": {"type": "object"}}]})
+}
+
+fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+fn response(to: &Value, result: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": to["id"], "result": result})
+}
+
+fn error(to: &Value, code: i64, data: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": to["id"], "error": {"code": code, "message": "no", "data": data}})
+}
+
+fn legacy(site: &Site) -> UpstreamConfig {
+    config(site, json!({"protocol": "legacy"}))
+}
+
+fn config(site: &Site, mut more: Value) -> UpstreamConfig {
+    more["url"] = json!(format!("{}/mcp", site.url));
+    serde_json::from_value(more).expect("valid")
+}
+
+fn with_demo(name: &'static str, config: UpstreamConfig) -> Serve {
+    behind([(name, config)]).configured(|c| c.toolsets.push("demo".to_owned()))
+}
+
+#[test]
+fn a_caller_without_rights_opens_the_circuit_breaker_for_nobody() {
+    for (status, said) in [
+        (
+            401,
+            "the upstream server up: it does not accept your credentials (HTTP 401)",
+        ),
+        (
+            403,
+            "the upstream server up: you have no right to do this there (HTTP 403)",
+        ),
+    ] {
+        let site = upstream(move |_, asked, _| {
+            let is_denied = asked
+                .headers
+                .get("x-user")
+                .is_some_and(|user| user == "key:ci");
+            is_denied.then(|| Told::json(status, json!("internal")))
+        });
+        let per_caller = json!({
+            "protocol": "legacy",
+            "forward": {"headers": {"x-user": "{{ caller.name }}"}},
+            "bulkhead": {"breaker_failures": 2, "breaker_pause_ms": 60000},
+        });
+        let server = behind([("up", config(&site, per_caller))])
+            .configured(with_keys)
+            .start();
+        let call = |key| {
+            let call = Stateless::call("up__act", json!({}));
+            call.and("authorization", &bearer(key))
+                .send(&server)
+                .result()
+        };
+        for _ in 0..4 {
+            let denied = call(CI);
+            assert_eq!(denied["isError"], true, "{denied}");
+            assert_eq!(denied["content"][0]["text"], said);
+        }
+        assert_eq!(call(BOB)["content"][0]["text"], "done");
+    }
+}
+
+#[test]
+fn a_list_that_could_not_be_fetched_is_fetched_later() {
+    let changed = Arc::new(AtomicBool::new(false));
+    let fails = AtomicUsize::new(1);
+    let site = upstream(move |method, _, message| match method {
+        "tools/call" => {
+            changed.store(true, Ordering::SeqCst);
+            let notification =
+                json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+            Some(Told::events(
+                &[notification, response(message, text("done"))],
+                None,
+            ))
+        }
+        "tools/list" if changed.load(Ordering::SeqCst) => {
+            let fail = fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            });
+            Some(match fail {
+                Ok(_) => Told::json(503, json!({})),
+                Err(_) => Told::json(200, response(message, tools("new"))),
+            })
+        }
+        _ => None,
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    let session = server.session("2025-11-25");
+    session.call("up__act", &json!({})).result();
+    becomes(|| listed(&server).contains_key("up__new"));
+}
+
+#[test]
+fn what_changed_while_the_get_stream_was_broken_is_found_out() {
+    let gets = AtomicUsize::new(0);
+    let changed = Arc::new(AtomicBool::new(false));
+    let has_changed = Arc::clone(&changed);
+    let site = upstream(move |method, _, message| match method {
+        // The stream breaks, its next opening is rejected for a while, and then it is back.
+        "GET" => Some(match gets.fetch_add(1, Ordering::SeqCst) {
+            0 => Told::events(&[], Some("retry: 10")),
+            1 => Told::json(429, json!({})),
+            _ => {
+                changed.store(true, Ordering::SeqCst);
+                Told::events(&[], Some("retry: 10"))
+            }
+        }),
+        "tools/list" if has_changed.load(Ordering::SeqCst) => {
+            Some(Told::json(200, response(message, tools("new"))))
+        }
+        _ => None,
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    becomes(|| listed(&server).contains_key("up__new"));
+}
+
+#[test]
+fn a_stream_is_resumed_as_often_as_it_has_something_new() {
+    let site = upstream(|method, asked, message| {
+        let next = |id: usize| format!("retry: 1\nid: {id}");
+        match (method, asked.headers.get("last-event-id")) {
+            ("tools/call", _) => Some(Told::events(
+                &[],
+                Some(&format!("{}-{}", next(0), message["id"])),
+            )),
+            ("GET", Some(last)) => {
+                let (last, id) = last.split_once('-').expect("an ID of this server");
+                let number = last.parse::<usize>().expect("a number") + 1;
+                Some(match number {
+                    12 => {
+                        let request: Value = serde_json::from_str(id).expect("JSON");
+                        Told::events(&[response(&json!({"id": request}), text("done"))], None)
+                    }
+                    number => Told::events(&[], Some(&format!("{}-{id}", next(number)))),
+                })
+            }
+            _ => None,
+        }
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    let call = json!({"name": "up__act"});
+    let called = result(&server, "2025-11-25", "tools/call", call);
+    assert_eq!(called["content"][0]["text"], "done", "{called}");
+}
+
+#[test]
+fn a_poll_that_fails_does_not_end_a_running_task() {
+    let polls = AtomicUsize::new(0);
+    let site = modern(move |method, message| match method {
+        "tools/call" => {
+            let task = json!({"resultType": "task", "taskId": "1", "status": "working", "pollIntervalMs": 50});
+            let declares = message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+                ["extensions"]["io.modelcontextprotocol/tasks"]
+                .is_object();
+            Some(match declares {
+                true => Told::json(200, response(message, task)),
+                false => Told::json(
+                    400,
+                    error(
+                        message,
+                        -32021,
+                        json!({"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}),
+                    ),
+                ),
+            })
+        }
+        "tasks/get" => Some(match polls.fetch_add(1, Ordering::SeqCst) {
+            // The second one is the immediate retry of an unsent request.
+            0 | 1 => Told::json(503, json!({})),
+            _ => {
+                let task = json!({"resultType": "complete", "taskId": "1", "status": "completed", "result": text("done")});
+                Told::json(200, response(message, task))
+            }
+        }),
+        _ => None,
+    });
+    let one_at_a_time = json!({"bulkhead": {"concurrency": 1, "queue_ms": 100}});
+    let server = with_demo("up", config(&site, one_at_a_time)).start();
+    let call = json!({"name": "up__act"});
+    let called = result(&server, "2025-11-25", "tools/call", call);
+    assert_eq!(called["content"][0]["text"], "done", "{called}");
+    let asked = site.asked("/mcp");
+    assert!(
+        !asked
+            .iter()
+            .any(|asked| asked.body.contains("tasks/cancel"))
+    );
+}
+
+#[test]
+fn a_result_of_an_unknown_type_is_an_error() {
+    for kind in ["surprise", "task"] {
+        let site = modern(move |method, message| {
+            let result = || json!({"resultType": kind, "taskId": "1"});
+            (method == "tools/call").then(|| Told::json(200, response(message, result())))
+        });
+        let server = with_demo("up", config(&site, json!({}))).start();
+        let call = json!({"name": "up__act"});
+        let called = result(&server, "2025-11-25", "tools/call", call);
+        assert_eq!(called["isError"], true, "{called}");
+    }
+}
+
+#[test]
+fn eli_10_a_page_that_an_upstream_requires_reaches_the_user() {
+    let site = upstream(|method, _, message| {
+        let page = json!({"mode": "url", "elicitationId": "1", "message": "Log in", "url": "https://idp.example/a"});
+        let data = json!({"elicitations": [page]});
+        (method == "tools/call").then(|| Told::json(200, error(message, -32042, data)))
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    let call = json!({"name": "up__act"});
+    let able = json!({"elicitation": {"url": {}}});
+    let response = server
+        .session_of("2025-11-25", &able)
+        .request("tools/call", &call);
+    assert_eq!(response.error(200, -32042, "1"), "Log in");
+    let data = response.json()["error"]["data"].take();
+    assert_eq!(data["elicitations"][0]["url"], "https://idp.example/a");
+    // A client that cannot be sent to a page.
+    let called = result(&server, "2025-06-18", "tools/call", call.clone());
+    assert_eq!(called["isError"], true);
+    let said = "up: Log in: open https://idp.example/a in a browser, then call again";
+    assert_eq!(called["content"][0]["text"], said);
+    // 2026-07-28: as an elicitation request.
+    let asked = Stateless::call("up__act", json!({}))
+        .meta("clientCapabilities", able)
+        .send(&server)
+        .result();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    assert!(
+        asked.to_string().contains("https://idp.example/a"),
+        "{asked}"
+    );
+}
+
+#[test]
+fn that_there_are_more_suggestions_is_passed_on() {
+    let site = upstream(|method, _, message| {
+        let completion = json!({"completion": {"values": ["one"], "hasMore": true}});
+        (method == "completion/complete").then(|| Told::json(200, response(message, completion)))
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    let params = json!({"ref": {"type": "ref/prompt", "name": "up__ask"}, "argument": {"name": "a", "value": ""}});
+    let completed = result(&server, "2025-11-25", "completion/complete", params);
+    assert_eq!(
+        completed["completion"],
+        json!({"values": ["one"], "hasMore": true})
+    );
+}
