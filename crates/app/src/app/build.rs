@@ -17,7 +17,7 @@ use super::connect;
 use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
-use super::hooks::{exchange_hook, exchanges_tokens};
+use super::hooks::keep_exchanged_tokens;
 use super::hooks::{implied_scopes_hook, keys_hook, limits_hook};
 use super::items::{Completeness, LoadedItems, report_rejected};
 use super::reload::{ReloadTriggers, Reloader};
@@ -37,7 +37,7 @@ use crate::net::Background;
 use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
 use crate::telemetry::Telemetry;
-use crate::transport::http::Tls;
+use crate::transport::http::{Layers, Tls};
 use listeners::{bind_listeners, check_listener};
 
 impl App {
@@ -79,13 +79,7 @@ impl App {
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         let auth = self.authentication(&config)?;
         #[cfg(feature = "sources")]
-        {
-            let exchanges = exchanges_tokens(&config);
-            if exchanges {
-                auth.keep_tokens();
-            }
-            hooks.push(exchange_hook(exchanges));
-        }
+        hooks.push(keep_exchanged_tokens(&config, &auth));
         #[cfg(feature = "oauth")]
         let requirements = self.endpoint_requirements(&config)?;
         let apps = self.take_apps();
@@ -101,18 +95,7 @@ impl App {
         self.offers.metrics = telemetry.metrics.clone();
         self.offers
             .prepare(&config, &keys, supervisor.background())?;
-        #[cfg(feature = "sources")]
-        if let Some(signer) = self
-            .offers
-            .signer
-            .clone()
-            .filter(|_| !config.sources.is_empty() || !config.upstreams.is_empty())
-        {
-            layers.serve_publicly(Arc::new(AssertionKeys(signer)));
-        }
-        if let Some(cards) = ServerCards::new(&config)? {
-            layers.serve_publicly(Arc::new(cards));
-        }
+        self.serve_documents(&config, &mut layers)?;
         let upstreams = self.offers.upstreams.clone();
         let items = self.offers.clone();
         let Built {
@@ -137,9 +120,11 @@ impl App {
         let whole = &server.snapshot().catalog;
         let endpoints = endpoints::build(&config, &parts, &items, whole, apps).await?;
         let servers = endpoints::servers(&endpoints);
-        hooks.push(keys_hook(auth.keys()));
-        hooks.push(implied_scopes_hook(auth.tokens()));
-        hooks.push(limits_hook(&server));
+        hooks.extend([
+            keys_hook(auth.keys()),
+            implied_scopes_hook(auth.tokens()),
+            limits_hook(&server),
+        ]);
         let served = (Arc::clone(&config), loaded_items);
         let catalogs = CatalogBuilder::new(&server, identity, items, proved, served, endpoints);
         let telemetry = server.telemetry();
@@ -170,6 +155,23 @@ impl App {
             lifecycle,
             supervisor,
         })
+    }
+
+    /// Serves the keys of signed assertions and the server cards to everybody.
+    fn serve_documents(&self, config: &Config, layers: &mut Layers) -> Result<(), AppError> {
+        #[cfg(feature = "sources")]
+        if let Some(signer) = self
+            .offers
+            .signer
+            .clone()
+            .filter(|_| !config.sources.is_empty() || !config.upstreams.is_empty())
+        {
+            layers.serve_publicly(Arc::new(AssertionKeys(signer)));
+        }
+        if let Some(cards) = ServerCards::new(config)? {
+            layers.serve_publicly(Arc::new(cards));
+        }
+        Ok(())
     }
 
     /// Builds the server without a transport, for tests of tools.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::error::AppError;
+#[cfg(feature = "sources")]
+use crate::auth::Authentication;
 use crate::auth::{ApiKeys, Tokens};
 use crate::config::Config;
 use crate::server::Server;
@@ -66,7 +68,7 @@ pub(super) fn implied_scopes_hook(tokens: Option<Tokens>) -> Hook {
 
 /// Returns true if sources or upstream servers exchange the access tokens of callers.
 #[cfg(feature = "sources")]
-pub(super) fn exchanges_tokens(config: &Config) -> bool {
+fn exchanges_tokens(config: &Config) -> bool {
     let mut sources = config.sources.iter();
     let mut upstreams = config.upstreams.values();
     sources.any(crate::source::SourceConfig::exchanges_tokens)
@@ -82,9 +84,14 @@ pub(super) fn has_user_logins(config: &Config) -> bool {
         || upstreams.any(|upstream| upstream.auth.has_user_logins())
 }
 
-/// Reports that the exchange of access tokens begins with the next start. `is_on` is true if tokens are exchanged already.
+/// Keeps the access tokens of callers if the configuration exchanges them. The hook reports that it does so from the next
+/// start on.
 #[cfg(feature = "sources")]
-pub(super) fn exchange_hook(is_on: bool) -> Hook {
+pub(super) fn keep_exchanged_tokens(config: &Config, auth: &Authentication) -> Hook {
+    let is_on = exchanges_tokens(config);
+    if is_on {
+        auth.keep_tokens();
+    }
     Box::new(move |config| {
         let is_new = !is_on && exchanges_tokens(config);
         Ok(Box::new(move || {

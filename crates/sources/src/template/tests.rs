@@ -1,3 +1,4 @@
+use super::environment::LENIENT;
 use super::*;
 use serde_json::json;
 
@@ -246,7 +247,7 @@ fn a_missing_argument_is_named() {
         (
             "x {{ caller.claims.email }}",
             json!({}),
-            "caller.claims.email has no value",
+            "this tool uses your identity, and your credentials do not contain caller.claims.email",
         ),
     ] {
         let problem = render(source, EscapeContext::Text, &arguments);
