@@ -12,10 +12,9 @@ use percent_encoding::percent_decode_str;
 
 use self::target::Signal;
 use super::config::TelemetryConfig;
-use super::trace::{Propagation, Sampler};
+use super::trace::{Propagation, Sampler, random_u64};
 use super::variables::{Effect, VARIABLES};
 use crate::environment::Probe;
-use crate::seal::random_bytes;
 
 /// All export settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -308,7 +307,7 @@ impl Reader<'_> {
 /// Returns a random UUID (RFC 9562, version 4), the same for the life of the process.
 fn random_instance_id() -> String {
     static ID: LazyLock<String> = LazyLock::new(|| {
-        let mut bits = u128::from_be_bytes(random_bytes());
+        let mut bits = u128::from(random_u64()) << 64 | u128::from(random_u64());
         // Version 4, variant 0b10.
         bits = (bits & !(0xf << 76)) | (4 << 76);
         bits = (bits & !(0b11 << 62)) | (0b10 << 62);
