@@ -13,8 +13,8 @@
 {{- end }}
 
 {{- define "longshore.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "longshore.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "longshore.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "longshore.labels" -}}
@@ -57,12 +57,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- $grace := required "terminationGracePeriodSeconds is needed; 30 is the default" .Values.terminationGracePeriodSeconds -}}
 {{- $drain := dict "drain" (dict "grace_seconds" (int $grace)) -}}
-{{- mergeOverwrite $drain (deepCopy .Values.config) (dict "http" $http) | toYaml -}}
+{{- $config := mergeOverwrite $drain (deepCopy (default dict .Values.config)) (dict "http" $http) -}}
+{{- if gt (int ($config.drain).grace_seconds) (int $grace) }}{{ fail (printf "config.drain.grace_seconds is %d, and terminationGracePeriodSeconds %d: Kubernetes would kill the server while calls run; raise the latter" (int $config.drain.grace_seconds) (int $grace)) }}{{ end -}}
+{{- if ($config.http).unix_socket }}{{ fail "config.http.unix_socket excludes the port that the Service and the probes use; remove it" }}{{ end -}}
+{{- toYaml $config -}}
 {{- end }}
 
 {{/* Whether the public port speaks TLS by itself. */}}
 {{- define "longshore.tls" -}}
-{{- if dig "http" "tls" dict .Values.config }}true{{ end }}
+{{- if (((.Values.config).http).tls).certificate }}true{{ end }}
 {{- end }}
 
 {{/* Where probes go: the admin port is plain whatever clients have to speak and show. */}}
@@ -70,6 +73,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and (include "longshore.tls" .) .Values.admin.enabled -}}
 port: metrics
 {{- else if include "longshore.tls" . -}}
+{{- with .Values.config.http.tls }}{{ if and .client_ca (not .client_optional) }}{{ fail "config.http.tls.client_ca needs admin.enabled: the probes have no client certificate" }}{{ end }}{{ end -}}
 port: http
 scheme: HTTPS
 {{- else -}}
