@@ -42,23 +42,28 @@ def documents(rendered):
                 yield name, document
 
 
+def check_documents(what, rendered):
+    """All documents are valid for all versions."""
+    for name, document in rendered:
+        kind = document["kind"]
+        if kind in FOREIGN:
+            has = all(document.get(key) for key in ("apiVersion", "metadata", "spec"))
+            held(f"{what} {name}", None if has else "lacks apiVersion, metadata or spec")
+            continue
+        for version in VERSIONS:
+            try:
+                kubernetes_validate.validate(document, version, strict=True)
+                held(f"{what} {name} {version}")
+            except Exception as error:  # noqa: BLE001
+                held(f"{what} {name} {version}", error)
+
+
 def check_values(chart, file):
     values = yaml.safe_load(file.read_text()) or {}
     rendered = list(documents(chart.render(values=values, name="tools", namespace="mcp")))
     kinds = sorted(document["kind"] for _, document in rendered)
     print(f"{file.name}: {', '.join(kinds)}")
-    for name, document in rendered:
-        kind = document["kind"]
-        if kind in FOREIGN:
-            has = all(document.get(key) for key in ("apiVersion", "metadata", "spec"))
-            held(f"{file.name} {name}", None if has else "lacks apiVersion, metadata or spec")
-            continue
-        for version in VERSIONS:
-            try:
-                kubernetes_validate.validate(document, version, strict=True)
-                held(f"{file.name} {name} {version}")
-            except Exception as error:  # noqa: BLE001
-                held(f"{file.name} {name} {version}", error)
+    check_documents(file.name, rendered)
     held(f"{file.name}: selectors", selectors(rendered))
     held(f"{file.name}: configuration", configuration(rendered))
     held(f"{file.name}: scaling", scaling(rendered))
@@ -111,6 +116,39 @@ def configuration(rendered):
     return None
 
 
+# Names that are numbers or words of YAML, if nothing says that they are strings.
+WORDS = {
+    "nameOverride": "123",
+    "fullnameOverride": "1e3",
+    "serviceAccount": {"name": "7"},
+    "priorityClassName": "1000",
+    "seal": {"existingSecret": "12", "secretKey": "1"},
+    "redis": {"enabled": True, "existingSecret": "34", "secretKey": "2"},
+    "service": {"appProtocol": "5"},
+    "ingress": {
+        "enabled": True,
+        "className": "6",
+        "hosts": [{"host": "1.2", "paths": [{"path": "/a: b #c", "pathType": "Exact"}]}],
+    },
+    "networkPolicy": {"enabled": True, "ingressFrom": [{"podSelector": {}}]},
+}
+
+
+def check_words(chart):
+    for name in ["123", "true", "1e3"]:
+        rendered = list(documents(chart.render(values=WORDS, name=name, namespace="mcp")))
+        check_documents(f"a release called {name}", rendered)
+
+
+def check_demo(chart):
+    """The demo tools are what the program serves without a configuration; they are not added to one."""
+    for values in [{}, {"config": {"sources": [{"name": "a"}]}}]:
+        rendered = chart.render(values=values, name="tools", namespace="mcp")
+        file = next(d for _, d in documents(rendered) if d["kind"] == "ConfigMap")["data"]
+        config = yaml.safe_load(file["longshore.yaml"])
+        held(f"{values}: toolsets", None if "toolsets" not in config else config["toolsets"])
+
+
 REFUSED = {
     "an unknown value": {"replicas": 3},
     "a port that is none": {"port": 70000},
@@ -125,6 +163,20 @@ REFUSED = {
         "metrics": {"serviceMonitor": {"enabled": True}},
     },
     "less time than the drain takes": {"terminationGracePeriodSeconds": 5},
+    "a drain that is longer than the time": {"config": {"drain": {"grace_seconds": 60}}},
+    "a socket instead of the port": {"config": {"http": {"unix_socket": "/tmp/mcp.sock"}}},
+    "probes without the certificate that clients need": {
+        "admin": {"enabled": False},
+        "config": {"http": {"tls": {"certificate": "a", "key": "b", "client_ca": "c"}}},
+    },
+    "an autoscaler by CPU time without requests": {
+        "autoscaling": {"enabled": True},
+        "resources": {"requests": {"cpu": None}},
+    },
+    "one with a container without requests": {
+        "autoscaling": {"enabled": True},
+        "initContainers": [{"name": "proxy", "restartPolicy": "Always"}],
+    },
 }
 
 
@@ -172,6 +224,8 @@ def check_plain_manifests():
 with Chart.load(CHART) as loaded:
     for values_file in sorted((CHART / "ci").glob("*-values.yaml")):
         check_values(loaded, values_file)
+    check_words(loaded)
+    check_demo(loaded)
     check_stopping(loaded)
     check_refusals(loaded)
 check_plain_manifests()
