@@ -269,6 +269,12 @@ impl Snapshot {
         }
     }
 
+    /// Returns true if the caller may subscribe to a URI: it may read it, and the endpoint offers it, or would if there
+    /// were a resource. Others must look unknown.
+    pub(super) fn may_subscribe(&self, principal: &Principal, uri: &str) -> bool {
+        self.sees_uri(principal, uri) && self.catalog.selects_uri(principal, uri)
+    }
+
     /// Returns true if the caller may read a resource with several URIs: one is allowed, and no rule denies another.
     pub(super) fn sees_any(&self, principal: &Principal, uris: &[String]) -> bool {
         let Some(view) = &self.policy_view else {
