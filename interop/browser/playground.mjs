@@ -454,6 +454,13 @@ await check("values are suggested while they are typed", url, every(revisions), 
   await field(page, "name").fill("A");
   await inTeam;
   await page.waitForFunction(() => [...document.querySelectorAll("#shown datalist option")].some((one) => one.value === "Alice"));
+  // Arguments of a link count as typed.
+  await page.goto("about:blank");
+  await page.goto(`${url}#prompt/introduce_colleague?${encodeURIComponent('{"team":"sales"}')}`);
+  await page.waitForFunction(() => document.querySelector("#shown form"));
+  await field(page, "name").focus();
+  await page.waitForFunction(() => [...document.querySelectorAll("#shown datalist option")].some((one) => one.value === "David"));
+  hold(!await page.locator('#shown datalist option[value="Alice"]').count(), "names of other teams");
 });
 
 await check("changes of the lists are heard", url, every(revisions), async (page) => {
@@ -465,6 +472,30 @@ await check("changes of the lists are heard", url, every(revisions), async (page
   await page.waitForFunction(() => /lists changed/.test(document.getElementById("state").textContent));
   hold(Math.abs(await count() - before) <= 1, "the list was fetched again");
   await verdict(page, "Succeeded");
+});
+
+await check("what a result links to is there after a change of the lists", url, every(revisions), async (page) => {
+  await choose(page, "tool/resource_links");
+  await call(page);
+  const link = page.locator("#shown .out a").first();
+  const href = await link.getAttribute("href");
+  await choose(page, "tool/test_trigger_tool_change");
+  await call(page);
+  await page.waitForFunction(() => /lists changed/.test(document.getElementById("state").textContent));
+  expect(await page.locator(`#offers a[href="${href}"]`).count(), 0, "listed");
+  await choose(page, "tool/resource_links");
+  await link.click();
+  await call(page);
+  await verdict(page, "Read");
+});
+
+await check("another revision is spoken after a connection only", url, every(revisions), async (page, { revision }) => {
+  await choose(page, "tool/weather");
+  await page.evaluate(() => { document.getElementById("revision").value = "2025-06-18"; });
+  await field(page, "town").fill("Rome");
+  await call(page);
+  await verdict(page, "Succeeded");
+  expect(page.requests.at(-1).headers()["mcp-protocol-version"], revision);
 });
 
 // --- Looks ---

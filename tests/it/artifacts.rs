@@ -56,6 +56,45 @@ fn a_large_result_is_a_link_for_its_caller_on_every_replica() {
 }
 
 #[test]
+fn a_link_is_read_where_the_tool_was_called() {
+    let server = serve(None)
+        .configured(|c| {
+            for (name, selected) in [
+                ("some", json!({"tools": ["large"]})),
+                (
+                    "named",
+                    json!({"tools": ["large"], "resources": ["artifact://*"]}),
+                ),
+                ("none", json!({"prompts": ["*"]})),
+            ] {
+                let endpoint = serde_json::from_value(selected).expect("valid");
+                c.endpoints.insert(name.to_owned(), endpoint);
+            }
+        })
+        .start();
+    let ask_at = |endpoint: &str, method: &str, params: Value| {
+        let request = crate::support::Stateless::new(method, params)
+            .and("authorization", &crate::auth::bearer(crate::auth::CI));
+        let path = format!("POST /mcp/{endpoint} ");
+        let text = request.text().replacen("POST /mcp ", &path, 1);
+        server.connect().send(text).receive()
+    };
+    for name in ["some", "named"] {
+        let params = json!({"name": "large", "arguments": {}});
+        let result = ask_at(name, "tools/call", params).result();
+        let uri = json!({"uri": result["content"][1]["uri"]});
+        let read = ask_at(name, "resources/read", uri).result();
+        let text = read["contents"][0]["text"].as_str().expect("a text");
+        assert_eq!(text.len(), 5000, "{name}");
+        let listed = ask_at(name, "resources/templates/list", json!({})).result();
+        let templates = listed["resourceTemplates"].as_array();
+        assert_eq!(templates.map(Vec::len), Some(1), "{name}");
+    }
+    let listed = ask_at("none", "resources/templates/list", json!({}));
+    assert_eq!(listed.json()["error"]["code"], -32601);
+}
+
+#[test]
 fn without_a_setting_nothing_is_kept() {
     let server = serve(None)
         .configured(|c| c.artifacts.above_bytes = None)

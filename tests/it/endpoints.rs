@@ -1,7 +1,7 @@
 //! Endpoints beside `/mcp`.
 
 use longshore::server::EndpointConfig;
-use longshore::{App, Config, tool};
+use longshore::{App, Config, ResourceDefinition, resource_fn, tool};
 use serde_json::{Value, json};
 
 use crate::support::{Response, Running, Serve, Stateless, meta, post, request};
@@ -235,4 +235,50 @@ fn rules_and_keys_hold_at_every_endpoint() {
     let seen = |key| list(Some(key)).result()["tools"].as_array().map(Vec::len);
     assert_eq!(seen(crate::auth::CI), Some(1));
     assert_eq!(seen(crate::auth::BOB), Some(0));
+}
+
+#[test]
+fn an_endpoint_tells_of_changes_of_its_own_resources_only() {
+    let text = |uri: &str| {
+        let definition = ResourceDefinition::new(uri, uri);
+        resource_fn(definition, |_| async { Ok("text") })
+    };
+    let mut announcer = None;
+    let server = two()
+        .app(|app| {
+            announcer = Some(app.announcer());
+            app.resource(text("test://one"))
+                .resource(text("test://two"))
+        })
+        .configured(|c| {
+            let one = endpoint(json!({"resources": ["test://one", "test://later*"]}));
+            c.endpoints.insert("one".to_owned(), one);
+        })
+        .start();
+    let announcer = announcer.expect("an application");
+    let uris = ["test://two", "test://one", "test://later/1", "test://never"];
+    let filter = json!({"notifications": {"resourceSubscriptions": uris}});
+    let listen = Stateless::new("subscriptions/listen", filter);
+    let text = listen.text().replacen("POST /mcp ", "POST /mcp/one ", 1);
+    let mut stream = server.connect();
+    assert_eq!(stream.send(text).receive_head().status, 200);
+    let accepted = stream.event().expect("an acknowledgement");
+    assert_eq!(
+        accepted["params"]["notifications"]["resourceSubscriptions"],
+        json!(["test://one", "test://later/1"])
+    );
+    for uri in uris {
+        announcer.resource_changed(uri);
+    }
+    for uri in ["test://one", "test://later/1"] {
+        let told = stream.event().expect("a notification");
+        assert_eq!(told["params"]["uri"], uri);
+    }
+    let (id, _) = session(&server, "/mcp/one");
+    let subscribe = |uri: &str| {
+        let params = json!({ "uri": uri });
+        ask(&server, "/mcp/one", &id, "resources/subscribe", params)
+    };
+    assert_eq!(subscribe("test://one").result(), json!({}));
+    subscribe("test://two").error(200, -32002, "1");
 }

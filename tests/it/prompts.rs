@@ -98,6 +98,7 @@ impl ResourceTemplate for Verb {
     fn complete(&self, _: Arc<CallContext>, request: CompletionRequest) -> VariableFuture {
         let found = match request.value.as_str() {
             "fails" => Err(ResourceError::internal("secret")),
+            "many" => Ok(Completions::new(["go", "get", "walk"]).of_total(1_000)),
             value => Ok(Completions::matching(value, ["go", "get", "walk"])),
         };
         Box::pin(ready(found))
@@ -471,6 +472,29 @@ async fn comp_02_at_most_a_hundred_values_are_sent() {
         found("counted").await,
         json!({"values": ["one"], "total": 1_000, "hasMore": true})
     );
+}
+
+#[test]
+fn comp_02_where_rules_hide_values_there_are_more_but_not_how_many() {
+    let rules = json!({"rules": [{"effect": "deny", "resources": ["verb://walk/*"]}]});
+    let server = Serve::new()
+        .app(prompts)
+        .configured(|c| c.policy = serde_json::from_value(rules).expect("valid"))
+        .start();
+    for (typed, completion) in [
+        ("many", json!({"values": ["go", "get"], "hasMore": true})),
+        (
+            "",
+            json!({"values": ["go", "get"], "total": 2, "hasMore": false}),
+        ),
+    ] {
+        let params = json!({
+            "ref": {"type": "ref/resource", "uri": "verb://{verb}/{tense}"},
+            "argument": {"name": "verb", "value": typed},
+        });
+        let found = Stateless::new("completion/complete", params).send(&server);
+        assert_eq!(found.result()["completion"], completion, "{typed}");
+    }
 }
 
 #[tokio::test]

@@ -629,3 +629,21 @@ fn cache_04_only_public_contents_are_kept_for_callers_nobody_knows() {
         .request("resources/read", &params);
     assert_eq!(read.result()["contents"][0]["text"], "1");
 }
+
+#[test]
+fn cache_04_what_not_everybody_may_read_is_public_to_no_cache_outside() {
+    let minute = definition("test://all").ttl(Duration::from_secs(60));
+    let app = |app: App| app.resource(counting(minute.cache_scope(CacheScope::Public)));
+    let server = Serve::new()
+        .app(app)
+        .configured(crate::auth::with_keys)
+        .start();
+    for key in [crate::auth::CI, crate::auth::BOB] {
+        let read = Stateless::new("resources/read", json!({"uri": "test://all"}))
+            .and("authorization", &crate::auth::bearer(key))
+            .send(&server)
+            .result();
+        assert_eq!(read["contents"][0]["text"], "1", "it is shared here");
+        assert_eq!(read["cacheScope"], "private");
+    }
+}

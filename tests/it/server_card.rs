@@ -13,7 +13,8 @@ fn served() -> Running {
             c.http.server_card.name = Some("com.example/weather".to_owned());
             c.endpoints.insert(
                 "small".to_owned(),
-                serde_json::from_value(json!({"tools": ["echo"]})).expect("valid"),
+                serde_json::from_value(json!({"tools": ["echo"], "title": "Small weather"}))
+                    .expect("valid"),
             );
         })
         .start()
@@ -57,7 +58,10 @@ fn a_catalogue_leads_to_the_card_of_each_endpoint() {
     assert_eq!(card.header("access-control-allow-origin"), Some("*"));
     let document = parsed(&card);
     assert_eq!(document["name"], "com.example/weather");
-    assert_eq!(document["description"], "Weather");
+    assert_eq!(
+        [&document["title"], &document["description"]],
+        ["Weather"; 2]
+    );
     assert_eq!(
         document["remotes"][0],
         json!({
@@ -69,6 +73,10 @@ fn a_catalogue_leads_to_the_card_of_each_endpoint() {
     assert_eq!(
         small["remotes"][0]["url"],
         "https://mcp.example.com/mcp/small"
+    );
+    assert_eq!(
+        [&small["title"], &small["description"]],
+        ["Small weather"; 2]
     );
     assert_eq!(get(&served_without(), "/mcp/server-card", "").status, 404);
 }

@@ -137,6 +137,10 @@ impl Artifacts {
         match **self {}
     }
 
+    pub fn template(&self) -> &'static str {
+        match *self {}
+    }
+
     pub fn resource(self: &Arc<Self>) -> AnyResource {
         match **self {}
     }

@@ -50,7 +50,7 @@ impl Listing {
         frame: ListingFrame<'_>,
         cursor: &str,
     ) -> Option<Bytes> {
-        let start = start_after(table, frame, cursor)?;
+        let start = start_after(table, frame, cursor, |_| true)?;
         let page = self.pages.get(start / frame.page_size);
         Some(match page {
             Some(page) if start % frame.page_size == 0 => page.clone(),
@@ -188,6 +188,8 @@ pub fn page_of_seen<T: ListItem>(
         }
     }
     let more = seen.peek().is_some();
+    // Positions count what is seen, so that a cursor does not tell how much is hidden.
+    let position = |last: usize| (0..=last).filter(|place| sees(*place)).count();
     let mut end = Vec::new();
     match runs.last_mut() {
         Some(run) if !more && frame.tail.is_empty() && run.last + 1 == table.len() => {
@@ -195,6 +197,7 @@ pub fn page_of_seen<T: ListItem>(
         }
         last => {
             let last = last.filter(|_| more).map(|run| run.last);
+            let last = last.map(|last| (last, position(last)));
             close(&mut end, table, frame, last);
         }
     }
@@ -228,12 +231,13 @@ fn opening_parts<T: ListItem>() -> [&'static str; 3] {
     [r#","result":{""#, T::MEMBER, r#"":["#]
 }
 
-/// Returns the index at which the page of a cursor begins. `None` if the cursor was not issued for this frame's
-/// endpoint.
+/// Returns the index at which the page of a cursor begins, in a list of the entries that `sees` selects. `None` if the
+/// cursor was not issued for this frame's endpoint.
 pub fn start_after<T: ListItem>(
     table: &Table<T>,
     frame: ListingFrame<'_>,
     cursor: &str,
+    sees: impl Fn(usize) -> bool,
 ) -> Option<usize> {
     let purpose = Purpose {
         kind: T::CURSOR,
@@ -245,11 +249,14 @@ pub fn start_after<T: ListItem>(
     // same index.
     Some(match table.position(cursor.last) {
         Some(position) => position + 1,
-        None => cursor.position.min(table.len()),
+        None => (0..table.len())
+            .filter(|place| sees(*place))
+            .nth(cursor.position)
+            .unwrap_or(table.len()),
     })
 }
 
-/// Position at which a page ended.
+/// End of a page: its last entry, and the number of entries up to that.
 struct Cursor<'a> {
     position: usize,
     last: &'a str,
@@ -286,22 +293,23 @@ fn write_page<T: ListItem>(table: &Table<T>, frame: ListingFrame<'_>, start: usi
         &mut page,
         table,
         frame,
-        (end < entries.len()).then(|| end - 1),
+        (end < entries.len()).then(|| (end - 1, end)),
     );
     page.into()
 }
 
-/// End of a page: the end of its list, and the cursor after the entry at `last` if more entries follow.
+/// End of a page: the end of its list, and the cursor after the entry at `last` if more entries follow. `last` has the
+/// number of entries up to that, too.
 fn close<T: ListItem>(
     out: &mut Vec<u8>,
     table: &Table<T>,
     frame: ListingFrame<'_>,
-    last: Option<usize>,
+    last: Option<(usize, usize)>,
 ) {
     out.push(b']');
-    if let Some(last) = last {
+    if let Some((last, position)) = last {
         let cursor = Cursor {
-            position: last + 1,
+            position,
             last: table.entries()[last].key(),
         };
         let purpose = Purpose {
@@ -377,9 +385,42 @@ mod tests {
             all.push(names.collect());
             match result["nextCursor"].as_str() {
                 None => return (all, most),
-                Some(cursor) => start = start_after(table, frame, cursor).expect("good"),
+                Some(cursor) => {
+                    let text = keys.verify(purpose(frame), cursor.as_bytes());
+                    let text = text.expect("signed");
+                    let cursor_read = Cursor::read(&text).expect("a cursor");
+                    assert_eq!(cursor_read.position, all.concat().len());
+                    start = start_after(table, frame, cursor, &sees).expect("good");
+                }
             }
         }
+    }
+
+    fn purpose<'a>(frame: ListingFrame<'a>) -> Purpose<'a> {
+        Purpose {
+            kind: Entry::CURSOR,
+            endpoint: frame.endpoint,
+        }
+    }
+
+    #[test]
+    fn a_page_continues_after_as_many_entries_if_the_last_one_is_gone() {
+        let keys = KeyRing::random();
+        let frame = ListingFrame {
+            revision: Revision::V2025_06_18,
+            page_size: 2,
+            tail: "",
+            keys: &keys,
+            endpoint: "mcp",
+        };
+        let table = table(10, 0);
+        let after = |position, last| {
+            let cursor = Cursor { position, last }.seal(&keys, purpose(frame));
+            start_after(&table, frame, &cursor, |at| at % 2 == 1)
+        };
+        assert_eq!(after(2, "00000003"), Some(4));
+        assert_eq!(after(2, "gone"), Some(5));
+        assert_eq!(after(9, "gone"), Some(10));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::table::Table;
 use super::unlisted::UnlistedResources;
 use super::view;
 use super::{AnyResource, Parameters, Prompt, RejectedItem, SourceItems, StartingSource, Tool};
+use crate::auth::Principal;
 use crate::telemetry::secret_properties;
 
 /// Everything a server offers: an immutable snapshot, replaced whole when it changes.
@@ -342,6 +343,14 @@ impl Catalog {
             .unlisted
             .part(move |uri| takes_resource(uri) || views.iter().any(|view| view == uri));
         Ok(part)
+    }
+
+    /// Returns true if a resource with this URI is offered, or would be if there were one.
+    pub fn selects_uri(&self, principal: &Principal, uri: &str) -> bool {
+        self.unlisted.selects(uri)
+            || self.resources.get(uri).is_some()
+            || self.template_for(uri).is_some()
+            || self.unlisted.find(principal, uri).is_some()
     }
 
     /// Returns true if the catalog is empty.

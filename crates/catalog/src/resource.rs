@@ -228,7 +228,8 @@ impl ResourceDefinition {
     }
 
     /// Sets who may get cached contents. Default: private, the caller alone; the server then caches only for
-    /// authenticated callers.
+    /// authenticated callers. Clients are told that contents are private if the server authenticates callers or has
+    /// access rules: then other caches must not share them.
     #[must_use]
     pub fn cache_scope(mut self, scope: CacheScope) -> Self {
         self.cache_scope = scope;

@@ -47,6 +47,11 @@ impl UnlistedResources {
         }
     }
 
+    /// Returns true if a resource with this URI is selected.
+    pub(super) fn selects(&self, uri: &str) -> bool {
+        self.takes.as_ref().is_none_or(|takes| takes(uri))
+    }
+
     /// The resource at a URI, as far as a principal may know of it.
     pub fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource> {
         let mut finders = self.finders.iter();

@@ -156,9 +156,10 @@ impl Definition {
     #[must_use]
     pub fn ui(mut self, uri: impl Into<String>) -> Self {
         let uri = uri.into();
-        self = self
-            .meta("ui", json!({"resourceUri": uri}))
-            .meta("ui/resourceUri", uri.clone().into());
+        if let Value::Object(ui) = self.meta.entry("ui").or_insert(json!({})) {
+            ui.insert("resourceUri".to_owned(), uri.clone().into());
+        }
+        self = self.meta("ui/resourceUri", uri.clone().into());
         self.view = Some(uri);
         self
     }
@@ -191,13 +192,18 @@ mod tests {
 
     #[test]
     fn a_tool_says_in_both_spellings_where_its_view_is() {
-        let definition = Definition::new("t").ui("ui://a/b").for_its_view_alone();
-        assert_eq!(
-            Value::Object(definition.meta),
-            json!({
-                "ui": {"resourceUri": "ui://a/b", "visibility": ["app"]},
-                "ui/resourceUri": "ui://a/b",
-            })
-        );
+        let tool = || Definition::new("t");
+        for definition in [
+            tool().ui("ui://a/b").for_its_view_alone(),
+            tool().for_its_view_alone().ui("ui://a/b"),
+        ] {
+            assert_eq!(
+                Value::Object(definition.meta),
+                json!({
+                    "ui": {"resourceUri": "ui://a/b", "visibility": ["app"]},
+                    "ui/resourceUri": "ui://a/b",
+                })
+            );
+        }
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let message = text.unwrap_or("no message");
-        tracing::error!(place, message, "panicked");
+        tracing::error!(place, error = message, "panicked");
     }));
     Ok(Level(handle))
 }

@@ -168,6 +168,15 @@ fn relocated(mut schema: Value, place: &str) -> Value {
     schema
 }
 
+/// Keywords whose value is an object of schemas.
+const NAMED_SCHEMAS: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "dependentSchemas",
+    "$defs",
+    "definitions",
+];
+
 fn relocate(schema: &mut Value, place: &str) {
     match schema {
         Value::Object(members) => {
@@ -182,6 +191,12 @@ fn relocate(schema: &mut Value, place: &str) {
                     }
                     // Values, not schemas.
                     _ if matches!(&**name, "const" | "enum" | "default" | "examples") => {}
+                    // Schemas by names, which mean nothing.
+                    Value::Object(named) if NAMED_SCHEMAS.contains(&&**name) => {
+                        named
+                            .values_mut()
+                            .for_each(|schema| relocate(schema, place));
+                    }
                     member => relocate(member, place),
                 }
             }
@@ -205,6 +220,7 @@ mod tests {
                     "a": {"$ref": "#/$defs/a"},
                     "self": {"$ref": "#"},
                     "$ref": {"type": "string"},
+                    "default": {"$ref": "#/$defs/a"},
                     "far": {"$ref": "https://example.com/schema"},
                 },
                 "$defs": {"a": {"type": "integer", "default": {"$ref": "#/$defs/a"}}},
@@ -227,6 +243,7 @@ mod tests {
         let whole = whole.strip_prefix('#').expect("within the document");
         assert_eq!(document.pointer(whole), Some(schema));
         assert_eq!(schema["properties"]["$ref"]["type"], "string");
+        assert_eq!(schema["properties"]["default"]["$ref"], reference);
         assert_eq!(
             schema["properties"]["far"]["$ref"],
             "https://example.com/schema"

@@ -271,6 +271,7 @@ impl CompletionResponder {
         match outcome {
             CallOutcome::Done(Ok(mut found)) => {
                 if let Some(hides) = &self.hides {
+                    found.has_more |= found.values.len() < found.total.unwrap_or_default();
                     let sees = |value: &String| hides.sees(&self.snapshot, argument, value);
                     found.values.retain(sees);
                     // The total would reveal the number of hidden values.

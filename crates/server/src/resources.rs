@@ -201,7 +201,8 @@ impl ReadResponder {
         out.push(b']');
         if self.revision.has_result_type() {
             let ttl_ms = ttl.as_millis();
-            let scope = self.definition.cache_scope.as_str();
+            let scope = self.snapshot.shared_scope(self.definition.cache_scope);
+            let scope = scope.as_str();
             let hints = format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#);
             out.extend_from_slice(hints.as_bytes());
         }

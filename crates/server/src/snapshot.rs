@@ -15,7 +15,7 @@ use super::search::Search;
 use super::visibility::PolicyView;
 use crate::auth::{ItemKind, Policy, Principal};
 use crate::catalog::{Catalog, ListItem, ListingFrame, Table};
-use crate::protocol::{Implementation, Method, Revision};
+use crate::protocol::{CacheScope, Implementation, Method, Revision};
 use crate::seal::KeyRing;
 
 /// A catalog and everything derived from it. Each request loads it once.
@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub result_tail: String,
     /// Members at the end of every cacheable result in the stateless lifecycle.
     list_tail: String,
+    /// True if some callers are rejected, or do not see everything.
+    is_restricted: bool,
     /// `_meta` of results without one of their own, in the stateless lifecycle.
     pub result_meta: String,
     /// `serverInfo` in the `_meta` of results.
@@ -83,14 +85,11 @@ impl Snapshot {
         let info = json(&config.implementation());
         let meta = json!({ SERVER_INFO: info });
         let result_tail = format!(r#","resultType":"complete","_meta":{meta}"#);
-        // CACHE-04: results that depend on the caller must not be shared between callers.
-        let scope = match admission.proved || admission.policy.is_some() {
-            true => "private",
-            false => "public",
-        };
+        let is_restricted = admission.proved || admission.policy.is_some();
         let list_tail = format!(
-            r#","ttlMs":{},"cacheScope":"{scope}"{result_tail}"#,
-            config.list_ttl_ms
+            r#","ttlMs":{},"cacheScope":"{}"{result_tail}"#,
+            config.list_ttl_ms,
+            shared_scope(CacheScope::Public, is_restricted).as_str(),
         );
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         Self {
@@ -121,6 +120,7 @@ impl Snapshot {
             catalog,
             result_tail,
             list_tail,
+            is_restricted,
         }
     }
 
@@ -179,6 +179,11 @@ impl Snapshot {
                 || !mine.templates.looks_like(&others.templates),
             prompts: !mine.prompts.looks_like(&others.prompts),
         }
+    }
+
+    /// Scope in which caches outside of this server may share contents.
+    pub(super) fn shared_scope(&self, scope: CacheScope) -> CacheScope {
+        shared_scope(scope, self.is_restricted)
     }
 
     /// Members at the end of every cacheable result in the stateless lifecycle.
@@ -269,6 +274,12 @@ impl Snapshot {
         }
     }
 
+    /// Returns true if the caller may subscribe to a URI: it may read it, and the endpoint offers it, or would if there
+    /// were a resource. Others must look unknown.
+    pub(super) fn may_subscribe(&self, principal: &Principal, uri: &str) -> bool {
+        self.sees_uri(principal, uri) && self.catalog.selects_uri(principal, uri)
+    }
+
     /// Returns true if the caller may read a resource with several URIs: one is allowed, and no rule denies another.
     pub(super) fn sees_any(&self, principal: &Principal, uris: &[String]) -> bool {
         let Some(view) = &self.policy_view else {
@@ -297,6 +308,14 @@ impl Snapshot {
         let class = view.policy.class_of(principal);
         let visible = view.visible(&class, ItemKind::Tools, &self.catalog);
         visible.requires(place).cloned()
+    }
+}
+
+/// CACHE-04: a result must not be shared with callers who are rejected here, or see something else.
+fn shared_scope(scope: CacheScope, is_restricted: bool) -> CacheScope {
+    match is_restricted {
+        true => CacheScope::Private,
+        false => scope,
     }
 }
 

@@ -105,8 +105,9 @@ impl PolicyView {
             endpoint: &endpoint,
             ..frame
         };
+        let sees = |place| visible.sees(place);
         let start = match cursor {
-            Some(cursor) => start_after(table, frame, cursor)?,
+            Some(cursor) => start_after(table, frame, cursor, sees)?,
             None => 0,
         };
         let key = key(start);
@@ -114,7 +115,7 @@ impl PolicyView {
             return Some(page);
         }
         let fragments = self.fragments(shelf, table, frame.revision);
-        let page = page_of_seen(table, fragments, frame, |place| visible.sees(place), start);
+        let page = page_of_seen(table, fragments, frame, sees, start);
         self.pages.insert(key, page.clone());
         Some(page)
     }
@@ -157,15 +158,15 @@ impl PolicyView {
             endpoint: &endpoint,
             ..frame
         };
-        let start = match cursor {
-            Some(cursor) => start_after(table, frame, cursor)?,
-            None => 0,
-        };
-        let fragments = SerializedEntries::of(table.iter().map(write));
         let sees = |place: usize| {
             let uri = table.entries()[place].key();
             self.policy.decide_uri(&class, uri).allowed
         };
+        let start = match cursor {
+            Some(cursor) => start_after(table, frame, cursor, sees)?,
+            None => 0,
+        };
+        let fragments = SerializedEntries::of(table.iter().map(write));
         Some(page_of_seen(table, &fragments, frame, sees, start))
     }
 

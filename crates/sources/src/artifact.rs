@@ -107,8 +107,11 @@ pub struct ArtifactError {
 pub const ARTIFACT_OUTCOMES: [&str; 5] = ["kept", "refused", "read", "missing", "failed"];
 /// Default threshold for an application's own store, in bytes.
 const ABOVE_BYTES: usize = 100_000;
+/// Upper bound for the lifetime of a link, in seconds. Later times cannot be represented everywhere.
+const TTL_MAX_SECONDS: u64 = u32::MAX as u64;
 const KIND: &str = "artifact 1";
 const URI: &str = "artifact://longshore/";
+const TEMPLATE: &str = "artifact://longshore/{token}";
 /// Number of characters of a text that are shown beside its link.
 const BEGINNING: usize = 1000;
 
@@ -173,7 +176,7 @@ impl Artifacts {
         };
         Ok(Some(Self {
             above,
-            life: Duration::from_secs(config.ttl_seconds.max(1)),
+            life: Duration::from_secs(config.ttl_seconds.clamp(1, TTL_MAX_SECONDS)),
             keys,
             store,
             gauge,
@@ -217,9 +220,14 @@ impl Artifacts {
         offered
     }
 
+    /// Returns the template of the URIs of links.
+    pub fn template(&self) -> &'static str {
+        TEMPLATE
+    }
+
     /// Returns the resource that artifact links resolve to.
     pub fn resource(self: &Arc<Self>) -> AnyResource {
-        let definition = ResourceDefinition::new(format!("{URI}{{token}}"), "artifact")
+        let definition = ResourceDefinition::new(TEMPLATE, "artifact")
             .title("Large results")
             .description("Large result of a tool. The link works for a limited time, and only for the caller who received it.");
         AnyResource::Template(Arc::new(Linked {
@@ -236,27 +244,15 @@ impl Artifacts {
         mut output: Output,
         now: SystemTime,
     ) -> Output {
+        let is_large = |text: &String| self.above < text.len();
+        let structured = output.structured.take_if(|json| is_large(json));
+        let is_structured = output.content == OutputContent::Structured;
         let blocks = match std::mem::take(&mut output.content) {
-            OutputContent::Text(text) if self.above < text.len() => vec![Content::text(text)],
-            OutputContent::Structured
-                if output
-                    .structured
-                    .as_ref()
-                    .is_some_and(|json| self.above < json.len()) =>
-            {
-                let json = output.structured.take().unwrap_or_default();
-                let kept = self
-                    .keep(principal, tool, json.as_bytes(), "application/json", now)
-                    .await;
-                output.content = match kept {
-                    Some(link) => OutputContent::Blocks(blocks_of(link, Some(&json), json.len())),
-                    None => {
-                        output.structured = Some(json);
-                        OutputContent::Structured
-                    }
-                };
-                return output;
+            OutputContent::Text(text) if is_large(&text) || structured.is_some() => {
+                vec![Content::text(text)]
             }
+            // The text is that of the structured value.
+            OutputContent::Structured if structured.is_some() => Vec::new(),
             OutputContent::Blocks(blocks) => blocks,
             small => {
                 output.content = small;
@@ -264,35 +260,71 @@ impl Artifacts {
             }
         };
         let mut result = Vec::new();
+        let mut repeats_structured = false;
         for block in blocks {
-            let spilt = match &block {
-                Content::Text(text) if self.above < text.text.len() => {
-                    let bytes = text.text.as_bytes();
-                    let link = self
-                        .keep(principal, tool, bytes, "text/plain; charset=utf-8", now)
-                        .await;
-                    link.map(|link| blocks_of(link, Some(&text.text), bytes.len()))
+            match self.replacement(principal, tool, &block, now).await {
+                Some(blocks) => {
+                    repeats_structured |= is_json(&block, structured.as_deref());
+                    result.extend(blocks);
                 }
-                Content::Image(media) | Content::Audio(media) if self.above < media.data.len() => {
-                    match STANDARD.decode(&media.data) {
-                        Ok(bytes) => {
-                            let link = self
-                                .keep(principal, tool, &bytes, &media.mime_type, now)
-                                .await;
-                            link.map(|link| blocks_of(link, None, bytes.len()))
-                        }
-                        Err(_) => None,
-                    }
-                }
-                _ => None,
-            };
-            match spilt {
-                Some(blocks) => result.extend(blocks),
                 None => result.push(block),
             }
         }
-        output.content = OutputContent::Blocks(result);
+        if let Some(json) = structured.filter(|_| !repeats_structured) {
+            let bytes = json.as_bytes();
+            match self
+                .keep(principal, tool, bytes, "application/json", now)
+                .await
+            {
+                Some(link) => result.extend(blocks_of(link, Some(&json), bytes.len())),
+                None => output.structured = Some(json),
+            }
+        }
+        output.content = match is_structured && output.structured.is_some() {
+            true => OutputContent::Structured,
+            false => OutputContent::Blocks(result),
+        };
         output
+    }
+
+    /// Stores a block that is too large. Returns the blocks in place of it; `None` if it stays.
+    async fn replacement(
+        &self,
+        principal: &Principal,
+        tool: &str,
+        block: &Content,
+        now: SystemTime,
+    ) -> Option<[Content; 2]> {
+        let (mut blocks, annotations, meta) = match block {
+            Content::Text(text) if self.above < text.text.len() => {
+                let bytes = text.text.as_bytes();
+                let link = self
+                    .keep(principal, tool, bytes, "text/plain; charset=utf-8", now)
+                    .await?;
+                let blocks = blocks_of(link, Some(&text.text), bytes.len());
+                (blocks, &text.annotations, &text.meta)
+            }
+            Content::Image(media) | Content::Audio(media) if self.above < media.data.len() => {
+                let bytes = STANDARD.decode(&media.data).ok()?;
+                let link = self
+                    .keep(principal, tool, &bytes, &media.mime_type, now)
+                    .await?;
+                let blocks = blocks_of(link, None, bytes.len());
+                (blocks, &media.annotations, &media.meta)
+            }
+            _ => return None,
+        };
+        for block in &mut blocks {
+            match block {
+                Content::Text(text) => text.annotations.clone_from(annotations),
+                Content::ResourceLink(link) => {
+                    link.annotations.clone_from(annotations);
+                    link.meta.clone_from(meta);
+                }
+                _ => {}
+            }
+        }
+        Some(blocks)
     }
 
     async fn keep(
@@ -372,7 +404,7 @@ fn in_memory(config: &ArtifactConfig, memory_bytes: u64) -> u64 {
 }
 
 /// Returns a link together with a description of its target.
-fn blocks_of(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
+fn blocks_of(link: Content, text: Option<&str>, bytes: usize) -> [Content; 2] {
     let words = match text {
         Some(text) => format!(
             "The result has {bytes} bytes and is stored for a limited time: read the linked resource. It begins:\n{}",
@@ -382,7 +414,18 @@ fn blocks_of(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
             "The result has {bytes} bytes and is stored for a limited time: read the linked resource."
         ),
     };
-    vec![Content::text(words), link]
+    [Content::text(words), link]
+}
+
+/// Returns true if a block is the text of a JSON value.
+fn is_json(block: &Content, json: Option<&str>) -> bool {
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    match (block, json) {
+        (Content::Text(text), Some(json)) => {
+            value(&text.text).is_some_and(|of| value(json) == Some(of))
+        }
+        _ => false,
+    }
 }
 
 impl fmt::Debug for Artifacts {
@@ -466,6 +509,7 @@ impl ResourceTemplate for Linked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Annotations, MediaContent, Role};
 
     fn artifacts(folder: Option<PathBuf>, total_bytes: u64) -> Artifacts {
         let config = ArtifactConfig {
@@ -556,6 +600,79 @@ mod tests {
             .spill(&Principal::new("ada"), "t", structured, now)
             .await;
         assert_eq!(output.structured, None);
+    }
+
+    #[tokio::test]
+    async fn a_large_structured_result_beside_its_content_is_kept_once() {
+        let artifacts = artifacts(None, 10_000);
+        let (now, ada) = (SystemTime::now(), Principal::new("ada"));
+        let json = r#"{"items":[1,2,3,4,5]}"#;
+        let with = |content: OutputContent| Output {
+            content,
+            structured: Some(json.to_owned()),
+            ..Output::default()
+        };
+        for (text, links) in [
+            (r#"{"items": [1, 2, 3, 4, 5]}"#, 1),
+            ("5 items", 1),
+            ("another text that is large", 2),
+        ] {
+            for content in [
+                OutputContent::Text(text.to_owned()),
+                OutputContent::Blocks(vec![Content::text(text)]),
+            ] {
+                let output = artifacts.spill(&ada, "t", with(content), now).await;
+                assert_eq!(output.structured, None, "{text}");
+                let OutputContent::Blocks(blocks) = output.content else {
+                    panic!("nothing was kept of {text}");
+                };
+                let found = blocks.iter();
+                let found = found.filter(|block| matches!(block, Content::ResourceLink(_)));
+                assert_eq!(found.count(), links, "{text}");
+            }
+        }
+        let full = super::tests::artifacts(None, 1);
+        let whole = with(OutputContent::Structured);
+        assert_eq!(full.spill(&ada, "t", whole.clone(), now).await, whole);
+    }
+
+    #[tokio::test]
+    async fn a_link_is_for_whom_the_content_was() {
+        let artifacts = artifacts(None, 1000);
+        let annotations = Some(Annotations {
+            audience: vec![Role::User],
+            ..Annotations::default()
+        });
+        let image = Content::Image(MediaContent {
+            data: STANDARD.encode([7; 20]),
+            mime_type: "image/png".to_owned(),
+            annotations: annotations.clone(),
+            meta: None,
+        });
+        let blocks = spilt(&artifacts, Output::blocks([image]), SystemTime::now()).await;
+        let [Content::Text(words), Content::ResourceLink(link)] = &blocks[..] else {
+            panic!("{blocks:?}");
+        };
+        assert_eq!(
+            (&words.annotations, &link.annotations),
+            (&annotations, &annotations)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_link_may_be_valid_for_as_long_as_a_number_can_say() {
+        let config = ArtifactConfig {
+            above_bytes: Some(10),
+            ttl_seconds: u64::MAX,
+            ..ArtifactConfig::default()
+        };
+        let keys = Arc::new(KeyRing::random());
+        let made = Artifacts::new(&config, None, keys, &Probe::default(), 0).expect("valid");
+        let artifacts = made.expect("something is kept");
+        let now = SystemTime::now();
+        let blocks = spilt(&artifacts, Output::text("x".repeat(11)), now).await;
+        let ada = Principal::new("ada");
+        assert!(artifacts.find(&ada, token(&blocks), now).await.is_ok());
     }
 
     #[test]

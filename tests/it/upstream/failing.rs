@@ -318,3 +318,76 @@ fn that_there_are_more_suggestions_is_passed_on() {
         json!({"values": ["one"], "hasMore": true})
     );
 }
+
+#[test]
+fn the_error_of_a_completion_is_the_upstreams() {
+    let site = upstream(|method, _, message| {
+        let refused = || Told::json(200, error(message, -32602, json!({})));
+        (method == "completion/complete").then(refused)
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    let params = json!({"ref": {"type": "ref/prompt", "name": "up__ask"}, "argument": {"name": "a", "value": ""}});
+    let session = server.session("2025-11-25");
+    let refused = session.request("completion/complete", &params);
+    assert_eq!(refused.json()["error"]["message"], "up: no");
+}
+
+#[test]
+fn content_of_an_unknown_type_is_a_text_in_prompts_too() {
+    let site = upstream(|method, _, message| {
+        let video = json!({"type": "video", "data": "x"});
+        let got = json!({"messages": [
+            {"role": "assistant", "content": {"type": "text", "text": "look"}},
+            {"role": "user", "content": video},
+        ]});
+        (method == "prompts/get").then(|| Told::json(200, response(message, got)))
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    let got = result(
+        &server,
+        "2025-11-25",
+        "prompts/get",
+        json!({"name": "up__ask"}),
+    );
+    let messages = &got["messages"];
+    assert_eq!(
+        messages[0],
+        json!({"role": "assistant", "content": {"type": "text", "text": "look"}})
+    );
+    assert_eq!(messages[1]["content"]["type"], "text");
+    assert!(messages[1].to_string().contains("video"), "{got}");
+}
+
+#[test]
+fn a_resource_that_is_listed_twice_is_there_once() {
+    let site = upstream(|method, _, message| {
+        let found = match method {
+            "initialize" => json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"resources": {}},
+                "serverInfo": {"name": "x", "version": "0"},
+            }),
+            "resources/list" => json!({"resources": [
+                {"uri": "test://a", "name": "a"}, {"uri": "test://a", "name": "again"},
+            ]}),
+            "resources/templates/list" => json!({"resourceTemplates": [
+                {"uriTemplate": "test://t/{x}", "name": "t"}, {"uriTemplate": "test://t/{x}", "name": "again"},
+            ]}),
+            _ => return None,
+        };
+        Some(Told::json(200, response(message, found)))
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    for (method, member, name) in [
+        ("resources/list", "resources", "uri"),
+        (
+            "resources/templates/list",
+            "resourceTemplates",
+            "uriTemplate",
+        ),
+    ] {
+        let list = result(&server, "2025-11-25", method, json!({}));
+        let items = list[member].as_array().expect("a list").iter();
+        let found = items.filter(|item| item[name].to_string().contains("test://"));
+        assert_eq!(found.count(), 1, "{list}");
+    }
+}

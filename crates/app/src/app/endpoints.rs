@@ -16,6 +16,7 @@ use crate::server::{
     Admission, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext, ServerParts,
     endpoint_name_problem,
 };
+use crate::source::Artifacts;
 use crate::state::SharedState;
 use crate::telemetry::Telemetry;
 use crate::transport::http::NamedEndpoints;
@@ -50,9 +51,15 @@ pub(super) struct Endpoint {
 /// Items of an endpoint.
 enum Content {
     /// A selection of the items at `/mcp`.
-    Selection(Box<EndpointFilter>),
+    Selection(Box<Selection>),
     /// Another application.
     App(Box<AppContent>),
+}
+
+struct Selection {
+    filter: EndpointFilter,
+    /// Store for large results, whose links are readable where there are tools.
+    artifacts: Option<Arc<Artifacts>>,
 }
 
 struct AppContent {
@@ -109,7 +116,7 @@ pub(super) async fn build(
 ) -> Result<Vec<Endpoint>, AppError> {
     let mut all = Vec::new();
     for (name, endpoint) in &config.endpoints {
-        let chosen = endpoint.filter().map_err(|(setting, problem)| {
+        let filter = endpoint.filter().map_err(|(setting, problem)| {
             let colon = if setting.is_empty() { "" } else { ": " };
             invalid(name, format!("{setting}{colon}{problem}"))
         })?;
@@ -119,7 +126,10 @@ pub(super) async fn build(
         all.push((
             name.clone(),
             announcer,
-            Content::Selection(Box::new(chosen)),
+            Content::Selection(Box::new(Selection {
+                filter,
+                artifacts: items.artifacts.clone(),
+            })),
         ));
     }
     for mut other in apps {
@@ -239,17 +249,31 @@ fn warn_of_missing(name: &str, catalog: &Catalog, config: &Config, whole: &Catal
     }
 }
 
+impl Selection {
+    fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
+        let resources = self.filter.clone();
+        let part = whole.part(
+            |name| self.filter.has_tool(name),
+            move |uri| resources.has_resource(uri),
+            |name| self.filter.has_prompt(name),
+        )?;
+        let is_there = |artifacts: &Artifacts| {
+            let template = artifacts.template();
+            part.uris().any(|uri| uri == template)
+        };
+        Ok(match &self.artifacts {
+            Some(artifacts) if !part.is_empty() && !is_there(artifacts) => {
+                part.with_resources([artifacts.resource()])?
+            }
+            _ => part,
+        })
+    }
+}
+
 impl Content {
     fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
         match self {
-            Self::Selection(chosen) => {
-                let resources = chosen.clone();
-                Ok(whole.part(
-                    |name| chosen.has_tool(name),
-                    move |uri| resources.has_resource(uri),
-                    |name| chosen.has_prompt(name),
-                )?)
-            }
+            Self::Selection(selection) => selection.catalog(whole),
             Self::App(app) => {
                 let mounted = app.mounted.lock().unwrap_or_else(PoisonError::into_inner);
                 app.items.own_catalog(&mounted)

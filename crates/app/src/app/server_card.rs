@@ -42,18 +42,20 @@ impl ServerCards {
         };
         let mut documents = BTreeMap::new();
         let mut entries = Vec::new();
-        let endpoints = config.endpoints.keys().map(|name| Some(name.as_str()));
-        for endpoint in std::iter::once(None).chain(endpoints) {
-            let path = match endpoint {
-                None => "/mcp".to_owned(),
-                Some(endpoint) => format!("/mcp/{endpoint}"),
-            };
-            let own = match endpoint {
-                None => name.clone(),
-                Some(endpoint) => format!("{name}-{endpoint}"),
-            };
+        let server = &config.server;
+        let title = server.title.as_ref().unwrap_or(&server.name);
+        let endpoints = config.endpoints.iter();
+        let endpoints = endpoints.map(|(endpoint, settings)| {
+            (
+                format!("/mcp/{endpoint}"),
+                format!("{name}-{endpoint}"),
+                settings.title.as_ref().unwrap_or(title),
+            )
+        });
+        let whole = ("/mcp".to_owned(), name.clone(), title);
+        for (path, own, title) in std::iter::once(whole).chain(endpoints) {
             let url = format!("{}{path}", public.root());
-            let document = document(config, &own, &url).to_string();
+            let document = document(config, &own, title, &url).to_string();
             documents.insert(
                 format!("{path}/server-card"),
                 (CARD_MEDIA, Bytes::from(document)),
@@ -72,11 +74,9 @@ impl ServerCards {
 }
 
 /// Returns the card of an endpoint.
-fn document(config: &Config, name: &str, url: &str) -> Value {
+fn document(config: &Config, name: &str, title: &str, url: &str) -> Value {
     let card = &config.http.server_card;
-    let server = &config.server;
-    let title = server.title.as_ref().unwrap_or(&server.name);
-    let description = card.description.as_ref().unwrap_or(title);
+    let description = card.description.as_deref().unwrap_or(title);
     let versions: Vec<_> = Revision::ALL.iter().map(|one| one.as_str()).collect();
     let mut remote = json!({
         "type": "streamable-http", "url": url, "supportedProtocolVersions": versions,
@@ -90,7 +90,7 @@ fn document(config: &Config, name: &str, url: &str) -> Value {
     }
     let cut = |text: &str| text.chars().take(100).collect::<String>();
     let mut document = json!({
-        "$schema": SCHEMA, "name": name, "version": server.version, "title": cut(title),
+        "$schema": SCHEMA, "name": name, "version": config.server.version, "title": cut(title),
         "description": cut(description), "remotes": [remote],
     });
     if let Some(url) = &card.website_url {

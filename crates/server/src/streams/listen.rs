@@ -154,7 +154,7 @@ fn accept_filter(
                 ));
             }
             // A URI that the caller may not read must look unknown.
-            if snapshot.sees_uri(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
+            if snapshot.may_subscribe(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
                 shown.push(uri.as_str());
             }
         }

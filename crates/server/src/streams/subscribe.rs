@@ -31,7 +31,12 @@ pub(crate) fn change_subscription(
         return Err(invalid_params(request.id, &format!("uri: {fault}")));
     }
     // A URI that the caller may not read must look unknown.
-    if adds && !server.snapshots.load().sees_uri(caller.principal, &uri) {
+    if adds
+        && !server
+            .snapshots
+            .load()
+            .may_subscribe(caller.principal, &uri)
+    {
         return Err(not_found(request.id, &uri, caller.revision));
     }
     let Some(session) = caller.session.cloned() else {

@@ -102,6 +102,12 @@ impl Links {
         }
     }
 
+    /// Returns true for a URI or a template that has been added.
+    pub(super) fn lists(&self, uri: &str) -> bool {
+        let mut templates = self.templates.iter();
+        self.own.contains_key(uri) || templates.any(|(template, _)| template.as_str() == uri)
+    }
+
     /// Returns true for a URI that the upstream lists, or that matches one of its templates.
     pub(super) fn knows(&self, uri: &str) -> bool {
         self.own.contains_key(uri)

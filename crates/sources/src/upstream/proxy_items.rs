@@ -91,6 +91,9 @@ pub(super) fn add(
     let mut resources = Vec::new();
     for entry in &listing.resources {
         match resource(entry, "uri") {
+            Ok(definition) if links.lists(&definition.uri) => {
+                rejected.add("resource", entry, "its URI is listed twice");
+            }
             Ok(mut definition) => {
                 let own = definition.uri.clone();
                 let prefix = names.uri(upstream, &own);
@@ -104,6 +107,9 @@ pub(super) fn add(
     let mut templates = Vec::new();
     for entry in &listing.templates {
         match resource(entry, "uriTemplate") {
+            Ok(definition) if links.lists(&definition.uri) => {
+                rejected.add("resource template", entry, "it is listed twice");
+            }
             Ok(mut definition) => {
                 let own = definition.uri.clone();
                 let prefix = names.uri(upstream, &own);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::call_error::CallError;
@@ -23,7 +24,7 @@ use crate::catalog::{
     ToolError, UpstreamIdentity, VariableFuture,
 };
 use crate::client::{ClientError, Listener, Params};
-use crate::protocol::{PromptMessage, ResourceContents};
+use crate::protocol::{PromptMessage, ResourceContents, Role};
 
 pub(super) struct UpstreamTool {
     pub(super) upstream: Arc<Upstream>,
@@ -171,6 +172,9 @@ pub(super) fn message_of(upstream: &str, error: &CallError) -> String {
             format!("the upstream server {upstream}: {error}")
         }
         CallError::TooManyCallers => format!("the upstream server {upstream}: {error}"),
+        CallError::Apart(ClientError::Rpc(error)) | CallError::Client(ClientError::Rpc(error)) => {
+            format!("{upstream}: {}", error.message)
+        }
         CallError::Apart(ClientError::Timeout(limit))
         | CallError::Client(ClientError::Timeout(limit)) => {
             format!(
@@ -315,9 +319,16 @@ impl Prompt for UpstreamPrompt {
 
     fn get(&self, context: Arc<CallContext>, arguments: Parameters) -> PromptFuture {
         #[derive(Deserialize)]
-        struct Got {
+        struct Got<'a> {
             description: Option<String>,
-            messages: Vec<PromptMessage>,
+            #[serde(borrow)]
+            messages: Vec<Message<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct Message<'a> {
+            role: Role,
+            #[serde(borrow)]
+            content: &'a RawValue,
         }
         let (upstream, name) = (Arc::clone(&self.upstream), self.name.clone());
         let links = Arc::clone(&self.links);
@@ -340,18 +351,22 @@ impl Prompt for UpstreamPrompt {
                 }
                 other => PromptError::new(message_of(&upstream.name, &other)).caused_by(other),
             })?;
-            let got: Got = serde_json::from_str(result.get()).map_err(|error| {
+            let got: Got<'_> = serde_json::from_str(result.get()).map_err(|error| {
                 PromptError::new(format!(
                     "the response of the upstream server {} is not a prompt",
                     upstream.name
                 ))
                 .caused_by(error)
             })?;
-            let mut messages = got.messages;
-            for message in &mut messages {
-                links.rename(&mut message.content, &context.principal);
-            }
-            let mut output = PromptOutput::new(messages);
+            let messages = got.messages.into_iter().map(|message| {
+                let mut content = block_of(message.content);
+                links.rename(&mut content, &context.principal);
+                PromptMessage {
+                    role: message.role,
+                    content,
+                }
+            });
+            let mut output = PromptOutput::new(messages.collect::<Vec<_>>());
             if let Some(description) = got.description {
                 output = output.with_description(description);
             }
