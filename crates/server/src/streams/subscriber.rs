@@ -65,7 +65,7 @@ impl Subscriber {
             ChangeEvent::Prompts => 1,
             ChangeEvent::Resources => 2,
             ChangeEvent::Resource(uri) => {
-                return self.server.snapshots.load().sees_uri(&self.principal, uri);
+                return self.server.snapshots.load().may_read(&self.principal, uri);
             }
             ChangeEvent::Visited(_) => return true,
         };
