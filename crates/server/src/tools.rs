@@ -115,17 +115,15 @@ fn call_as_task<'g>(
     {
         context.timeout = Some(options.lifetime());
     }
+    let audited =
+        audit_record::audit_task(server, caller, &conclusion.name, definition.deferred_task)
+            .map_err(|_| MaybeReady::Ready(audit_record::audit_unavailable(request.id)))?;
     let start = |context| entry.tool.call(context, arguments);
     let Some(call) = running_call::prepare(start, &context) else {
         return Err(conclusion.writer(|writer| writer.conclude(CallOutcome::Panicked)));
     };
     let task = TaskCall {
-        audited: audit_record::audit_task(
-            server,
-            caller,
-            &conclusion.name,
-            definition.deferred_task,
-        ),
+        audited,
         call,
         tool: conclusion.name.clone(),
         later: definition.deferred_task,
