@@ -79,8 +79,8 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        let message = text.unwrap_or("no message");
-        tracing::error!(place, message, "panicked");
+        let problem = text.unwrap_or("no message");
+        tracing::error!(place, problem, "panicked");
     }));
     Ok(Level(handle))
 }
@@ -256,7 +256,7 @@ pub(super) fn complain(error: &dyn Display, audience: Audience) {
         // Bypasses the log, which may be off.
         Audience::Programs => {
             let line = serde_json::json!({
-                "timestamp": jiff::Timestamp::now().to_string(),
+                "timestamp": format!("{:.6}", jiff::Timestamp::now()),
                 "level": "ERROR",
                 "message": error.to_string(),
                 "target": "longshore",
