@@ -78,7 +78,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         }
         self.queue.push(line_written);
         if !is_of_exporter(metadata.target()) {
-            send_record(|| line.into_record());
+            send_record(|| line.into_record(self.line_bytes));
         }
     }
 }
@@ -231,17 +231,22 @@ impl Line {
         (line, is_cut)
     }
 
-    fn into_record(self) -> Record {
+    /// Converts the line for a collector. The message and each field have at most this length.
+    fn into_record(self, most: usize) -> Record {
+        let cut = |mut text: String| {
+            text.truncate(longshore_protocol::floor_char_boundary(&text, most));
+            text
+        };
         let text = |value: Value| match value {
-            Value::String(text) => text,
-            value => value.to_string(),
+            Value::String(text) => cut(text),
+            value => cut(value.to_string()),
         };
         let fields = self.fields.others.into_iter();
         Record {
             time: self.time,
             level: self.level,
             target: Cow::Borrowed(self.target),
-            message: self.fields.message,
+            message: cut(self.fields.message),
             fields: fields
                 .map(|(name, value)| (Cow::Borrowed(name), text(value)))
                 .collect(),
