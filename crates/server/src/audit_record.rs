@@ -201,7 +201,7 @@ pub(super) fn audit_unavailable(id: &str) -> Reply {
     let message =
         "Calls must be recorded in the audit log, which cannot be written now; try again later";
     let error = ErrorObject::new(ErrorCode::Http(503), message);
-    let data = serde_json::json!({"retryAfterMs": 1000, "setting": "audit.required"});
+    let data = serde_json::json!({"retryAfterMs": 2000, "setting": "audit.required"});
     Reply::refused(RejectReason::Unrecorded, Some(id), &error.with_data(data))
 }
 
