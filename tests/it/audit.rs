@@ -23,6 +23,12 @@ async fn echo(message: String, password: Option<String>) -> Result<String, ToolE
     }
 }
 
+/// Returns a result that is an error, like the tool of an upstream that fails.
+#[tool]
+async fn broken(length: usize) -> Output {
+    Output::text("x".repeat(length)).into_error()
+}
+
 /// Is hidden from some.
 #[tool]
 async fn hidden() -> &'static str {
@@ -80,6 +86,7 @@ impl Audited {
         let file = folder.path().join("audit.jsonl");
         let server = Serve::new()
             .tool(echo)
+            .tool(broken)
             .tool(hidden)
             .tool(vault)
             .tool(talk)
@@ -140,6 +147,8 @@ fn each_call_has_one_record_of_who_and_what_and_how_it_ended() {
         Stateless::call("nothing", json!({})),
         Stateless::call("vault", json!({})),
         Stateless::call("talk", json!({})).params(|p| p["_meta"]["progressToken"] = json!(1)),
+        Stateless::call("broken", json!({"length": 1})),
+        Stateless::call("broken", json!({"length": 100_000})),
     ] {
         let mut connection = server.connect();
         let answer = connection.send(by_ci(call).text()).receive_head();
@@ -167,6 +176,8 @@ fn each_call_has_one_record_of_who_and_what_and_how_it_ended() {
             ("call", "refused"),
             ("call", "denied"),
             ("call", "ok"),
+            ("call", "tool_error"),
+            ("call", "tool_error"),
             ("call", "ok"),
         ]
     );
@@ -199,7 +210,7 @@ fn each_call_has_one_record_of_who_and_what_and_how_it_ended() {
     );
     assert_says(&records[5], json!({"tool": "talk"}));
     assert_says(
-        &records[6],
+        &records[8],
         json!({"tool": "echo", "principal": "key:bob", "client": "127.0.0.1"}),
     );
 }
@@ -229,6 +240,28 @@ fn messages_of_a_batch_and_of_a_session_are_recorded_one_by_one() {
 }
 
 #[test]
+fn messages_of_a_batch_beyond_a_rate_are_recorded() {
+    let audited = Audited::start(|c| {
+        c.limits.address.per_second = 0.001;
+        c.limits.address.burst = 3;
+    });
+    let session = audited.server().session("2025-03-26");
+    let call = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "echo", "arguments": {"message": "a"}}});
+    session.post(&json!([call(1), call(2), call(3)]).to_string());
+    let mut records = audited.records();
+    // A rejection is recorded before the calls have ended.
+    records.sort_by_key(|record| record["event"].to_string());
+    assert_eq!(records.len(), 3, "{records:?}");
+    for record in &records[..2] {
+        assert_says(record, json!({"event": "call", "outcome": "ok"}));
+    }
+    assert_says(
+        &records[2],
+        json!({"event": "refusal", "outcome": "limited", "reason": "limits.address", "client": "127.0.0.1", "principal": "anonymous"}),
+    );
+}
+
+#[test]
 fn what_the_rules_hide_is_recorded_as_denied_with_the_rule() {
     let audited = Audited::start(|c| {
         with_keys(c);
@@ -236,13 +269,23 @@ fn what_the_rules_hide_is_recorded_as_denied_with_the_rule() {
             rule("all", Effect::Allow, &["*"]),
             rule("not for ci", Effect::Deny, &["hidden"]),
         ];
+        c.policy.rules[0].resources = vec!["*".to_owned()];
         c.policy.rules[1].principals = vec!["key:ci".to_owned()];
+        c.policy.rules[1].resources = vec!["*secret".to_owned()];
     });
     for key in [CI, BOB] {
         let call = Stateless::call("hidden", json!({})).and("authorization", &bearer(key));
         call.send(audited.server());
     }
+    let uri = format!("test://{}secret", "a".repeat(2_000));
+    let read = Stateless::new("resources/read", json!({ "uri": uri }));
+    read.and("authorization", &bearer(CI))
+        .send(audited.server());
     let records = audited.records();
+    assert_says(
+        &records[2],
+        json!({"event": "call", "outcome": "denied", "rule": "not for ci", "reason": "policy"}),
+    );
     assert_says(
         &records[0],
         json!({"event": "call", "outcome": "denied", "tool": "hidden", "rule": "not for ci", "reason": "policy"}),
@@ -379,6 +422,8 @@ fn all_methods_are_recorded_if_somebody_wants_that() {
     audited
         .server()
         .post(&[("mcp-session-id", "none")], &request("ping", &json!({})));
+    let get = "GET /tools HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    audited.server().connect().send(get).receive();
     let records = audited.records();
     assert_says(
         &records[0],
@@ -387,6 +432,10 @@ fn all_methods_are_recorded_if_somebody_wants_that() {
     assert_says(
         &records[1],
         json!({"method": "ping", "reason": "session_unknown"}),
+    );
+    assert_says(
+        &records[2],
+        json!({"method": "tools/list", "outcome": "ok", "client": "127.0.0.1"}),
     );
 }
 
@@ -422,11 +471,24 @@ fn a_task_is_recorded(tool: &str, upstream: &Value) {
     );
     assert_says(
         &records[1],
-        json!({"event": "task", "tool": tool, "outcome": "ok", "principal": "anonymous"}),
+        json!({"event": "task", "tool": tool, "outcome": "ok", "principal": "anonymous", "client": "127.0.0.1"}),
     );
     for record in &records[..2] {
         assert_says(record, upstream.clone());
     }
+}
+
+#[test]
+fn a_task_begins_only_if_its_end_can_be_recorded() {
+    let audited = Audited::start(|c| {
+        c.audit.required = true;
+        // The record of the request takes all of it.
+        c.audit.queue = 1;
+    });
+    let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let call = Stateless::call("chore", json!({})).meta("clientCapabilities", tasks);
+    let refused = call.send(audited.server());
+    assert_eq!(refused.json()["error"]["data"]["setting"], "audit.required");
 }
 
 #[cfg(target_os = "linux")]

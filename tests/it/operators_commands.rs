@@ -178,6 +178,12 @@ fn rules_for_what_there_is_not_are_told_at_start() {
     let (code, text) = check("{effect: allow, requires: [\"two words\"]}");
     assert_eq!(code, Some(1));
     assert!(text.contains("policy.rules[0].requires"), "{text}");
+    let (code, text) = check("{effect: deny, resources: [\"verb://{verb}\"]}");
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("policy.rules[0].resources") && text.contains("is a template"),
+        "{text}"
+    );
 }
 
 /// Returns the log up to a line that contains the text.

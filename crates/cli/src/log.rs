@@ -77,11 +77,26 @@ impl<S: Subscriber> Layer<S> for Lines {
             self.queue.cut.fetch_add(1, Ordering::Relaxed);
         }
         self.queue.push(line_written);
-        // The exporter's own messages are not exported, because each export would cause another.
-        if !metadata.target().starts_with("longshore_core::telemetry") {
-            send_record(|| line.into_record());
+        if !is_of_exporter(metadata.target()) {
+            send_record(|| line.into_record(self.line_bytes));
         }
     }
+}
+
+/// Returns true for messages of the exporter and of the HTTP and TLS libraries that it uses. They are not exported,
+/// because each export would cause another.
+fn is_of_exporter(target: &str) -> bool {
+    const LIBRARIES: [&str; 7] = [
+        "h2",
+        "hyper",
+        "hyper_util",
+        "opentelemetry",
+        "rustls",
+        "tonic",
+        "tower",
+    ];
+    let library = target.split("::").next().unwrap_or_default();
+    LIBRARIES.contains(&library) || target.starts_with("longshore_core::telemetry")
 }
 
 struct Line {
@@ -216,17 +231,22 @@ impl Line {
         (line, is_cut)
     }
 
-    fn into_record(self) -> Record {
+    /// Converts the line for a collector. The message and each field have at most this length.
+    fn into_record(self, most: usize) -> Record {
+        let cut = |mut text: String| {
+            text.truncate(longshore_protocol::floor_char_boundary(&text, most));
+            text
+        };
         let text = |value: Value| match value {
-            Value::String(text) => text,
-            value => value.to_string(),
+            Value::String(text) => cut(text),
+            value => cut(value.to_string()),
         };
         let fields = self.fields.others.into_iter();
         Record {
             time: self.time,
             level: self.level,
             target: Cow::Borrowed(self.target),
-            message: self.fields.message,
+            message: cut(self.fields.message),
             fields: fields
                 .map(|(name, value)| (Cow::Borrowed(name), text(value)))
                 .collect(),
@@ -452,6 +472,20 @@ mod tests {
             tracing::warn!(name = "a\u{202e}b", "odd");
         });
         assert!(lines[0].contains(r#""name":"a\u202eb""#), "{}", lines[0]);
+    }
+
+    #[test]
+    fn what_an_export_causes_is_not_exported() {
+        for target in [
+            "longshore_core::telemetry::otlp::send",
+            "hyper_util::client::legacy::pool",
+            "h2",
+        ] {
+            assert!(is_of_exporter(target), "{target}");
+        }
+        for target in ["longshore_core::limit", "longshore_http", "hyperactive"] {
+            assert!(!is_of_exporter(target), "{target}");
+        }
     }
 
     #[test]

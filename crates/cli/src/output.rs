@@ -256,7 +256,7 @@ pub(super) fn complain(error: &dyn Display, audience: Audience) {
         // Bypasses the log, which may be off.
         Audience::Programs => {
             let line = serde_json::json!({
-                "timestamp": jiff::Timestamp::now().to_string(),
+                "timestamp": format!("{:.6}", jiff::Timestamp::now()),
                 "level": "ERROR",
                 "message": error.to_string(),
                 "target": "longshore",

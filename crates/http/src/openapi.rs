@@ -20,7 +20,7 @@ pub(super) fn describe(request: &RequestContext<'_>) -> Waiting<Outcome> {
         let mut cursor: Option<String> = None;
         loop {
             let listed = poll_fn(|cx| {
-                Poll::Ready(server.list_tools_rest(cx, &principal, cursor.as_deref()))
+                Poll::Ready(server.list_tools_rest(cx, None, &principal, cursor.as_deref()))
             });
             let page = match ResultText::of(listed.await.reply().await)? {
                 ResultText::Result(page) => page,

@@ -41,9 +41,12 @@ impl RestCall<'_> {
         let server = &request.origin.router.endpoint.server;
         Ok(match self.rest {
             Rest::Tools => match cursor(self.query) {
-                Ok(cursor) => server
-                    .list_tools_rest(cx, request.principal, cursor.as_deref())
-                    .into(),
+                Ok(cursor) => {
+                    let by = (&**request.origin.worker, request.telemetry());
+                    server
+                        .list_tools_rest(cx, Some(by), request.principal, cursor.as_deref())
+                        .into()
+                }
                 Err(detail) => {
                     let problem = problem(StatusCode::BAD_REQUEST, detail);
                     Dispatched::done(problem_response(StatusCode::BAD_REQUEST, &problem))

@@ -81,14 +81,16 @@ impl Server {
         rest_calls::call_tool(self, cx, by, principal, headers, name, body)
     }
 
-    /// Returns one page of the tools, as a response to `tools/list` of the newest revision.
+    /// Returns one page of the tools, as a response to `tools/list` of the newest revision. `by` is `None` if the page is
+    /// not a request of its own.
     pub fn list_tools_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
+        by: Option<(&WorkerState, RequestOrigin<'_>)>,
         principal: &Arc<Principal>,
         cursor: Option<&str>,
     ) -> MaybeReady {
-        rest_calls::list_tools(self, cx, principal, cursor)
+        rest_calls::list_tools(self, cx, by, principal, cursor)
     }
 
     /// Server information for REST clients.

@@ -9,9 +9,10 @@ use super::reply::{RejectReason, Reply};
 use super::request_context::Caller;
 use super::snapshot::Snapshot;
 use super::{search, visibility};
-use crate::audit::{Audit, Entry, Event, Outcome, QueueSlot, Subject, SubjectKind};
+use crate::audit::{Audit, AuditFull, Entry, Event, Outcome, QueueSlot, Subject, SubjectKind};
 use crate::auth::{Access, Decision, Kind, Principal, Target};
 use crate::catalog::Tool;
+use crate::limit::LimitExceeded;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::telemetry::{
@@ -77,7 +78,7 @@ pub(super) fn audit_request<'a>(
     }
     let decision = subject
         .as_ref()
-        .and_then(|subject| decision(&snapshot, principal, subject));
+        .and_then(|subject| decision(&snapshot, principal, subject, request));
     let arguments = json.and_then(|json| {
         // Parsers disagree on which of two members with one name counts. The call is rejected, and its arguments
         // are omitted.
@@ -132,14 +133,36 @@ pub(super) fn audit_request<'a>(
     if barred { watch.bar() } else { watch }
 }
 
-/// Starts the audit record of a task. `later` is true if the call may still end with its request.
+/// Records a message of a batch that exceeds a rate limit, like a request of its own that does.
+#[cold]
+pub(super) fn audit_limited(server: &Server, caller: Caller<'_>, refused: LimitExceeded) {
+    let Some(audit) = &server.audit else { return };
+    let mut entry = Entry::new(Event::Refusal);
+    entry.outcome = Some(Outcome::Limited);
+    entry.reason = Some(refused.limit.setting().into());
+    entry.endpoint = Some(server.endpoint.clone());
+    entry.principal = Some(Arc::clone(caller.principal));
+    entry.client = caller.address;
+    entry.session = caller.session.cloned();
+    audit.note_stranger(entry);
+}
+
+/// Starts the audit record of a task. `later` is true if the call may still end with its request. Returns `None` if
+/// there is no audit log.
+///
+/// # Errors
+///
+/// The record cannot be stored, and the task must not begin without it.
 pub(super) fn audit_task(
     server: &Server,
     caller: Caller<'_>,
     tool: &str,
     later: bool,
-) -> Option<TaskAuditRecord> {
-    let audit = server.audit.as_ref()?;
+) -> Result<Option<TaskAuditRecord>, AuditFull> {
+    let Some(audit) = &server.audit else {
+        return Ok(None);
+    };
+    let ticket = audit.ticket()?;
     if let Some(watch) = caller.watch.filter(|_| !later) {
         watch.goes_on();
     }
@@ -148,16 +171,17 @@ pub(super) fn audit_task(
     let mut entry = entry_of(Event::Task, reached.map(|tool| &*tool.tool));
     entry.endpoint = Some(server.endpoint.clone());
     entry.principal = Some(Arc::clone(caller.principal));
+    entry.client = caller.address;
     entry.session = caller.session.cloned();
     entry.subject = Some(Subject::new(SubjectKind::Tool, tool));
     entry.trace = caller.watch.and_then(RequestScope::context);
-    Some(TaskAuditRecord {
+    Ok(Some(TaskAuditRecord {
         audit: Arc::clone(audit),
         entry: Some(entry),
-        ticket: audit.ticket().ok().flatten(),
+        ticket,
         started: Instant::now(),
         begun: false,
-    })
+    }))
 }
 
 /// Returns an entry that names the server behind a tool, and with whose identity it is called.
@@ -177,7 +201,7 @@ pub(super) fn audit_unavailable(id: &str) -> Reply {
     let message =
         "Calls must be recorded in the audit log, which cannot be written now; try again later";
     let error = ErrorObject::new(ErrorCode::Http(503), message);
-    let data = serde_json::json!({"retryAfterMs": 1000, "setting": "audit.required"});
+    let data = serde_json::json!({"retryAfterMs": 2000, "setting": "audit.required"});
     Reply::refused(RejectReason::Unrecorded, Some(id), &error.with_data(data))
 }
 
@@ -336,7 +360,12 @@ fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
 }
 
 /// Policy decision about the target.
-fn decision(snapshot: &Snapshot, principal: &Principal, subject: &Subject) -> Option<Decision> {
+fn decision(
+    snapshot: &Snapshot,
+    principal: &Principal,
+    subject: &Subject,
+    request: &Request<'_>,
+) -> Option<Decision> {
     let policy = &snapshot.policy_view.as_ref()?.policy;
     let class = policy.class_of(principal);
     let name = &*subject.name;
@@ -357,7 +386,11 @@ fn decision(snapshot: &Snapshot, principal: &Principal, subject: &Subject) -> Op
             snapshot.catalog.prompts.position(name)?;
             Some(policy.decide(&class, target))
         }
-        SubjectKind::Resource => Some(policy.decide_uri(&class, name)),
+        // The name of the subject may be cut.
+        SubjectKind::Resource => {
+            let uri = message::string(request.params.uri?)?;
+            Some(policy.decide_uri(&class, &uri))
+        }
         SubjectKind::Task => None,
     }
 }

@@ -11,7 +11,7 @@ use super::parts::Server;
 use super::reply::{MaybeReady, Reply};
 use super::request_context::{Caller, Headers, Origin, RequestContext};
 use super::worker_state::WorkerState;
-use super::{dispatch, errors, instrument, notifications};
+use super::{audit_record, dispatch, errors, instrument, notifications};
 use crate::auth::Principal;
 use crate::limit::{Limit, LimitExceeded};
 use crate::net::Peer;
@@ -126,6 +126,7 @@ fn handle_element(
         }
     };
     if let Some(refused) = limited {
+        audit_record::audit_limited(server, caller, refused);
         return Some(MaybeReady::Ready(Reply::limited(Some(request.id), refused)));
     }
     // RPC-07; requests of the stateless lifecycle are not allowed in a batch either.

@@ -17,11 +17,12 @@ use super::reply::{MaybeReady, Reply, begin, finish};
 use super::request_context::{Caller, RequestContext};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
+use super::target::check_scopes;
 use super::text::truncated;
 use crate::auth::{ItemKind, Principal};
 use crate::catalog::{
-    CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
-    PromptError, ReplaySession, ResourceError, ResourceErrorKind, strict,
+    CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, ListItem, Parameters,
+    PromptError, ReplaySession, ResourceError, ResourceErrorKind, Table, strict,
 };
 use crate::protocol::{ErrorCode, ErrorObject, Revision, UriTemplate, push_string};
 
@@ -79,25 +80,17 @@ impl<'c> CompletionTarget<'c> {
         id: &str,
     ) -> Result<Self, Reply> {
         let catalog = &snapshot.catalog;
-        let prompts =
-            |name| snapshot.sees_key(caller.principal, ItemKind::Prompts, &catalog.prompts, name);
-        let templates = |uri| {
-            snapshot.sees_key(
-                caller.principal,
-                ItemKind::Templates,
-                &catalog.templates,
-                uri,
-            )
-        };
         match (&*reference.kind, &reference.name, &reference.uri) {
             ("ref/prompt", Some(name), _) => {
-                match catalog.prompts.get(name).filter(|_| prompts(name)) {
+                let table = &catalog.prompts;
+                match seen(snapshot, caller, id, (ItemKind::Prompts, table), name)? {
                     Some(entry) => Ok(Self::Prompt(entry)),
                     None => Err(unknown_prompt(id, name)),
                 }
             }
             ("ref/resource", _, Some(uri)) => {
-                match catalog.templates.get(uri).filter(|_| templates(uri)) {
+                let table = &catalog.templates;
+                match seen(snapshot, caller, id, (ItemKind::Templates, table), uri)? {
                     Some(entry) => Ok(Self::Template(entry)),
                     None => {
                         let message = format!("Unknown resource template: {}", truncated(uri));
@@ -136,6 +129,28 @@ impl<'c> CompletionTarget<'c> {
             Self::Template(entry) => entry.template.definition().timeout,
         }
     }
+}
+
+/// Returns the item with a key, if the caller sees it.
+///
+/// # Errors
+///
+/// The caller lacks a scope that rules require for the item.
+fn seen<'c, T: ListItem>(
+    snapshot: &Snapshot,
+    caller: Caller<'_>,
+    id: &str,
+    (shelf, table): (ItemKind, &'c Table<T>),
+    key: &str,
+) -> Result<Option<&'c T>, Reply> {
+    let principal = caller.principal;
+    if !snapshot.sees_key(principal, shelf, table, key) {
+        return Ok(None);
+    }
+    if let Some(needed) = snapshot.required_scopes(principal, shelf, table, key) {
+        check_scopes(principal, id, &needed)?;
+    }
+    Ok(table.get(key))
 }
 
 /// Handles `completion/complete`.

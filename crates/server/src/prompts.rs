@@ -12,7 +12,7 @@ use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish
 use super::request_context::RequestContext;
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
-use super::target::{check_named, missing_name};
+use super::target::{check_named, check_scopes, missing_name};
 use super::text::truncated;
 use crate::auth::ItemKind;
 use crate::catalog::{
@@ -44,6 +44,11 @@ pub(super) fn get(
         return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));
     };
     caller.names(entry.operation);
+    if let Some(needed) =
+        snapshot.required_scopes(caller.principal, ItemKind::Prompts, prompts, &name)
+    {
+        check_scopes(caller.principal, request.id, &needed)?;
+    }
     let definition = entry.prompt.definition();
     if let Some(path) = request.params.repeated_argument(request.params.arguments) {
         let repeated = InvalidArguments::repeated(&path);

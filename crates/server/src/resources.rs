@@ -16,7 +16,7 @@ use super::request_context::RequestContext;
 use super::resource_cache::{CacheKey, CacheableRead};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
-use super::target::{check_named, missing_name};
+use super::target::{check_named, check_scopes, missing_name};
 use super::text::truncated;
 use crate::auth::Principal;
 use crate::catalog::{
@@ -49,10 +49,11 @@ pub(super) fn read(
         return Err(Reply::error(request.id, &error).into());
     }
     let snapshot = server.snapshots.load_full();
-    let Some(found) = ResourceMatch::seen(&uri, &snapshot, caller.principal) else {
+    let Some((found, needed)) = ResourceMatch::seen(&uri, &snapshot, caller.principal) else {
         let unknown = not_found(request.id, &uri, caller.revision);
         return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));
     };
+    check_scopes(caller.principal, request.id, &needed)?;
     let method = Method::ResourcesRead.as_str();
     let replay = server.replay_session(caller, method, request_context.body.bytes, request)?;
     let definition = found.definition();
@@ -97,7 +98,7 @@ pub(super) fn read(
         .execute(cx, call, move |outcome| reading.conclude(outcome)))
 }
 
-/// Returns true if the principal may read a resource with this URI.
+/// Returns true if the principal sees a resource with this URI.
 pub(super) fn offers_uri(snapshot: &Snapshot, principal: &Principal, uri: &str) -> bool {
     ResourceMatch::seen(uri, snapshot, principal).is_some()
 }
@@ -222,12 +223,18 @@ enum ResourceMatch<'c> {
 }
 
 impl<'c> ResourceMatch<'c> {
-    /// Finds the resource with this URI, if the principal may read it.
-    fn seen(uri: &str, snapshot: &'c Snapshot, principal: &Principal) -> Option<Self> {
-        Self::at(uri, &snapshot.catalog, principal).filter(|found| match found {
-            Self::Unlisted(found) => snapshot.sees_any(principal, &found.names),
-            Self::Fixed(_) | Self::Template(..) => snapshot.sees_uri(principal, uri),
-        })
+    /// Finds the resource with this URI, if the principal sees it, and the scopes that rules require for it.
+    fn seen(
+        uri: &str,
+        snapshot: &'c Snapshot,
+        principal: &Principal,
+    ) -> Option<(Self, Vec<String>)> {
+        let found = Self::at(uri, &snapshot.catalog, principal)?;
+        let needed = match &found {
+            Self::Unlisted(found) => snapshot.scopes_for_any(principal, &found.names),
+            Self::Fixed(_) | Self::Template(..) => snapshot.scopes_for_uri(principal, uri),
+        };
+        Some((found, needed?))
     }
 
     /// Finds the resource with this URI. Exact matches precede templates, in the order of registration; unlisted

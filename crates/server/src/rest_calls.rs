@@ -73,10 +73,12 @@ pub(crate) fn call_tool(
     instrument::observed(server, watch, &request, handled)
 }
 
-/// Returns one page of the tools, as a response to `tools/list` of the newest revision.
+/// Returns one page of the tools, as a response to `tools/list` of the newest revision. `by` is `None` if the page is not
+/// a request of its own, which metrics and audit log would count.
 pub(crate) fn list_tools(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
+    by: Option<(&WorkerState, RequestOrigin<'_>)>,
     principal: &Arc<Principal>,
     cursor: Option<&str>,
 ) -> MaybeReady {
@@ -90,13 +92,18 @@ pub(crate) fn list_tools(
         },
     };
     let body = Bytes::new();
+    let watch = by.and_then(|(worker, seen)| {
+        instrument::observe(server, worker.cells(), principal, seen, &request)
+    });
+    let address = by.and_then(|(_, seen)| Some(seen.peer?.address));
     let request_context = RequestContext {
-        caller: rest_caller(server, principal, None, None),
+        caller: rest_caller(server, principal, address, watch.as_ref()),
         headers: None,
         body: (&body).into(),
         request: &request,
     };
-    dispatch::dispatch(server, cx, Method::ToolsList, request_context)
+    let handled = dispatch::dispatch(server, cx, Method::ToolsList, request_context);
+    instrument::observed(server, watch, &request, handled)
 }
 
 /// Server information for REST clients.

@@ -11,6 +11,7 @@ use super::lists::{UNKNOWN_CURSOR, begin_list};
 use super::parts::Server;
 use super::reply::{Reply, begin};
 use super::request_context::Caller;
+use super::target::check_scopes;
 use super::text::truncated;
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -69,15 +70,20 @@ pub(super) fn list(server: &Server, caller: Caller<'_>, request: &Request<'_>) -
 pub(super) fn get(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
     let snapshot = server.snapshots.load();
     result_for_uri(server, request, "Unknown skill", "skill", |uri| {
-        let entry = snapshot.catalog.skills.get(uri)?;
-        snapshot.sees_uri(caller.principal, uri).then_some(())?;
-        Some(match &snapshot.policy_view {
+        let Some(entry) = snapshot.catalog.skills.get(uri) else {
+            return Ok(None);
+        };
+        let Some(needed) = snapshot.scopes_for_uri(caller.principal, uri) else {
+            return Ok(None);
+        };
+        check_scopes(caller.principal, request.id, &needed)?;
+        Ok(Some(match &snapshot.policy_view {
             None => Cow::Borrowed(entry.entry.as_str()),
             Some(_) => {
                 let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
                 visible_entry(&entry.entry, sees).into()
             }
-        })
+        }))
     })
 }
 
@@ -86,17 +92,20 @@ pub(super) fn read_directory(server: &Server, caller: Caller<'_>, request: &Requ
     result_for_uri(server, request, "Not a directory", "resources", |uri| {
         let folders = &snapshot.catalog.folders;
         let uri = uri.strip_suffix('/').unwrap_or(uri);
-        snapshot.sees_uri(caller.principal, uri).then_some(())?;
-        let listed = folders.get(uri)?;
+        let needed = snapshot.scopes_for_uri(caller.principal, uri);
+        let (Some(needed), Some(listed)) = (needed, folders.get(uri)) else {
+            return Ok(None);
+        };
+        check_scopes(caller.principal, request.id, &needed)?;
         if snapshot.policy_view.is_none() {
-            return Some(Cow::Borrowed(listed.as_str()));
+            return Ok(Some(Cow::Borrowed(listed.as_str())));
         }
-        let mut listed: Vec<Value> = serde_json::from_str(listed).ok()?;
+        let mut listed: Vec<Value> = serde_json::from_str(listed).unwrap_or_default();
         listed.retain(|entry| {
             let uri = entry["uri"].as_str().unwrap_or_default();
             snapshot.sees_uri(caller.principal, uri)
         });
-        Some(Value::from(listed).to_string().into())
+        Ok(Some(Value::from(listed).to_string().into()))
     })
 }
 
@@ -106,7 +115,7 @@ fn result_for_uri<'a>(
     request: &Request<'_>,
     unknown: &'static str,
     member: &str,
-    find: impl FnOnce(&str) -> Option<Cow<'a, str>>,
+    find: impl FnOnce(&str) -> Result<Option<Cow<'a, str>>, Reply>,
 ) -> Reply {
     let params = request.params.object.unwrap_or("{}");
     let of = match serde_json::from_str::<OfUri<'_>>(params) {
@@ -119,11 +128,15 @@ fn result_for_uri<'a>(
             "the list has one page; this cursor is not valid",
         );
     }
-    let Some(found) = find(&of.uri) else {
-        let message = format!("{unknown}: {}", truncated(&of.uri));
-        let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-        let data = json!({"uri": truncated(&of.uri)});
-        return Reply::error(request.id, &error.with_data(data));
+    let found = match find(&of.uri) {
+        Ok(Some(found)) => found,
+        Ok(None) => {
+            let message = format!("{unknown}: {}", truncated(&of.uri));
+            let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+            let data = json!({"uri": truncated(&of.uri)});
+            return Reply::error(request.id, &error.with_data(data));
+        }
+        Err(refused) => return refused,
     };
     let snapshot = server.snapshots.load();
     let tail = snapshot.list_tail();

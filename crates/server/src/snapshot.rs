@@ -262,51 +262,77 @@ impl Snapshot {
         Some(hasher.finish())
     }
 
-    /// Returns true if the caller may read a URI.
+    /// Returns true if the caller sees a URI. To read it, the caller may need [scopes](Self::scopes_for_uri).
     #[inline]
     pub(super) fn sees_uri(&self, principal: &Principal, uri: &str) -> bool {
-        match &self.policy_view {
-            None => true,
-            Some(view) => {
-                let class = view.policy.class_of(principal);
-                view.policy.decide_uri(&class, uri).allowed
-            }
-        }
+        self.scopes_for_uri(principal, uri).is_some()
     }
 
-    /// Returns true if the caller may subscribe to a URI: it may read it, and the endpoint offers it, or would if there
-    /// were a resource. Others must look unknown.
-    pub(super) fn may_subscribe(&self, principal: &Principal, uri: &str) -> bool {
-        self.sees_uri(principal, uri) && self.catalog.selects_uri(principal, uri)
-    }
-
-    /// Returns true if the caller may read a resource with several URIs: one is allowed, and no rule denies another.
-    pub(super) fn sees_any(&self, principal: &Principal, uris: &[String]) -> bool {
-        let Some(view) = &self.policy_view else {
-            return true;
-        };
-        let class = view.policy.class_of(principal);
-        let mut allowed = false;
-        for uri in uris {
-            let decision = view.policy.decide_uri(&class, uri);
-            if !decision.allowed && decision.rule.is_some() {
-                return false;
-            }
-            allowed |= decision.allowed;
-        }
-        allowed
-    }
-
-    /// Scopes that rules require for a tool.
-    pub(super) fn required_scopes(
+    /// Returns the scopes that rules require to subscribe to a URI, or `None` if the caller does not see it, or the endpoint
+    /// neither offers it nor would if there were such a resource. Such URIs must look unknown.
+    pub(super) fn scopes_to_subscribe(
         &self,
         principal: &Principal,
-        tool: &str,
+        uri: &str,
+    ) -> Option<Vec<String>> {
+        let scopes = self.scopes_for_uri(principal, uri)?;
+        self.catalog.selects_uri(principal, uri).then_some(scopes)
+    }
+
+    /// Returns true if the caller may be told of changes of a URI: it may read it, and the endpoint offers it.
+    pub(super) fn may_watch(&self, principal: &Principal, uri: &str) -> bool {
+        let scopes = self.scopes_to_subscribe(principal, uri);
+        scopes.is_some_and(|scopes| scopes.iter().all(|scope| principal.has_scope(scope)))
+    }
+
+    /// Returns the scopes that rules require for a URI, or `None` if the caller does not see it.
+    #[inline]
+    pub(super) fn scopes_for_uri(&self, principal: &Principal, uri: &str) -> Option<Vec<String>> {
+        let Some(view) = &self.policy_view else {
+            return Some(Vec::new());
+        };
+        let class = view.policy.class_of(principal);
+        let decision = view.policy.decide_uri(&class, uri);
+        decision.allowed.then_some(decision.requires)
+    }
+
+    /// Returns the scopes that rules require for a resource with several URIs, or `None` if the caller does not see
+    /// it. The caller sees it if one URI is allowed and no rule denies another.
+    pub(super) fn scopes_for_any(
+        &self,
+        principal: &Principal,
+        uris: &[String],
+    ) -> Option<Vec<String>> {
+        let Some(view) = &self.policy_view else {
+            return Some(Vec::new());
+        };
+        let class = view.policy.class_of(principal);
+        let mut scopes = None;
+        for uri in uris {
+            let decision = view.policy.decide_uri(&class, uri);
+            if decision.allowed {
+                scopes
+                    .get_or_insert_with(Vec::new)
+                    .extend(decision.requires);
+            } else if decision.rule.is_some() {
+                return None;
+            }
+        }
+        scopes
+    }
+
+    /// Returns the scopes that rules require for the item with a key.
+    pub(super) fn required_scopes<T: ListItem>(
+        &self,
+        principal: &Principal,
+        shelf: ItemKind,
+        table: &Table<T>,
+        key: &str,
     ) -> Option<Arc<[String]>> {
         let view = self.policy_view.as_ref()?;
-        let place = self.catalog.tools.position(tool)?;
+        let place = table.position(key)?;
         let class = view.policy.class_of(principal);
-        let visible = view.visible(&class, ItemKind::Tools, &self.catalog);
+        let visible = view.visible(&class, shelf, &self.catalog);
         visible.requires(place).cloned()
     }
 }

@@ -1,11 +1,12 @@
 //! Checks of requests that name a target: a tool, a resource, a prompt or a task.
 
-use super::errors::invalid_params;
+use super::errors::{invalid_params, missing_scopes};
 use super::reply::Reply;
 use super::request_context::RequestContext;
 use super::sessions::Sessions;
 use super::stateless;
-use crate::catalog::LogLevel;
+use crate::auth::Principal;
+use crate::catalog::{LogLevel, MissingScopes};
 
 /// Checks headers and `_meta` of a request that names a target, before the lookup (MH-05, LOG-03).
 ///
@@ -24,6 +25,18 @@ pub(super) fn check_named(
         stateless::check_name(request_context.request, name, mcp)?;
     }
     stateless::log_level(request_context.request)
+}
+
+/// AUTH-09: checks that the caller has all scopes that its target needs. The error lists them.
+pub(super) fn check_scopes(
+    principal: &Principal,
+    id: &str,
+    needed: &[String],
+) -> Result<(), Reply> {
+    if needed.iter().all(|scope| principal.has_scope(scope)) {
+        return Ok(());
+    }
+    Err(missing_scopes(id, &MissingScopes(needed.into())))
 }
 
 /// Error for a request without the name of its target.

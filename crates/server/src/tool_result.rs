@@ -13,7 +13,7 @@ use crate::net::SharedBytes;
 use crate::protocol::{Revision, is_plain};
 use crate::telemetry::OperationOutcome;
 
-/// Response to a successful call.
+/// Response to a call that returned a result, which may be an error result.
 ///
 /// Every tool result is written here: of calls, of tasks and of REST calls. Variants of results that a client negotiates
 /// (SEP-3279, a draft) would be chosen here.
@@ -53,7 +53,10 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
         }
     }
     push_rest(&mut out, revision, output);
-    finish(out, snapshot, revision, output.meta.as_deref())
+    with_verdict_of(
+        output,
+        finish(out, snapshot, revision, output.meta.as_deref()),
+    )
 }
 
 /// Response to a successful call whose result is large. A text that needs no escapes is sent as it is, without a copy. The
@@ -80,9 +83,19 @@ pub(super) fn large_success(
             end.extend_from_slice(TEXT_ENDS);
             push_rest(&mut end, revision, &output);
             push_end(&mut end, snapshot, revision, output.meta.as_deref());
-            Reply::pieces(head.into(), SharedBytes::Several([text, end.into()].into()))
+            let pieces = SharedBytes::Several([text, end.into()].into());
+            with_verdict_of(&output, Reply::pieces(head.into(), pieces))
         }
         _ => success(snapshot, revision, id, &output).with_reservation(reservation),
+    }
+}
+
+/// Sets the outcome of an error result, such as that of an upstream's tool.
+#[inline]
+fn with_verdict_of(output: &Output, reply: Reply) -> Reply {
+    match output.is_error {
+        true => reply.with_verdict(OperationOutcome::ToolError),
+        false => reply,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::errors::{invalid_params, missing_scopes};
+use super::errors::invalid_params;
 use super::execute::Call;
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, RejectReason, Reply};
@@ -11,16 +11,14 @@ use super::request_context::{Caller, RequestContext};
 use super::running_call;
 use super::running_call::{CallOptions, CallOutcome, OnDisconnect};
 use super::snapshot::Snapshot;
-use super::target::{check_named, missing_name};
+use super::target::{check_named, check_scopes, missing_name};
 use super::tasks::TaskCall;
 use super::text::truncated;
 use super::tool_response::{ResultOwner, ResultWriter};
 use super::tool_search::{ResolvedCall, resolve_call};
 use super::{audit_record, context_pool, stateless, tasks};
 use crate::auth::ItemKind;
-use crate::catalog::{
-    Arguments, CallContext, CatalogTool, InvalidArguments, MissingScopes, TaskSupport,
-};
+use crate::catalog::{Arguments, CallContext, CatalogTool, InvalidArguments, TaskSupport};
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
@@ -117,17 +115,15 @@ fn call_as_task<'g>(
     {
         context.timeout = Some(options.lifetime());
     }
+    let audited =
+        audit_record::audit_task(server, caller, &conclusion.name, definition.deferred_task)
+            .map_err(|_| MaybeReady::Ready(audit_record::audit_unavailable(request.id)))?;
     let start = |context| entry.tool.call(context, arguments);
     let Some(call) = running_call::prepare(start, &context) else {
         return Err(conclusion.writer(|writer| writer.conclude(CallOutcome::Panicked)));
     };
     let task = TaskCall {
-        audited: audit_record::audit_task(
-            server,
-            caller,
-            &conclusion.name,
-            definition.deferred_task,
-        ),
+        audited,
         call,
         tool: conclusion.name.clone(),
         later: definition.deferred_task,
@@ -260,21 +256,14 @@ fn permitted_tool<'g>(
     caller.names(entry.operation);
     let scopes = &entry.tool.definition().scopes;
     if !scopes.is_empty() {
-        check_scopes(caller, id, scopes)?;
+        check_scopes(caller.principal, id, scopes)?;
     }
-    if let Some(required) = snapshot.required_scopes(caller.principal, name) {
+    if let Some(required) = snapshot.required_scopes(caller.principal, ItemKind::Tools, tools, name)
+    {
         let all: Vec<_> = scopes.iter().chain(&*required).cloned().collect();
-        check_scopes(caller, id, &all)?;
+        check_scopes(caller.principal, id, &all)?;
     }
     Ok(entry)
-}
-
-/// AUTH-09: the error lists all scopes that the call needs.
-fn check_scopes(caller: Caller<'_>, id: &str, needed: &[String]) -> Result<(), Reply> {
-    if needed.iter().all(|scope| caller.principal.has_scope(scope)) {
-        return Ok(());
-    }
-    Err(missing_scopes(id, &MissingScopes(needed.into())))
 }
 
 /// A validated call, ready to run.

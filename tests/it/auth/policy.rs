@@ -7,7 +7,7 @@ use longshore::{CallContext, Definition, IntoTool, Tool, tool_fn};
 use serde_json::{Map, Value, json};
 
 use super::{BOB, CI, bearer};
-use crate::support::{Response, Running, Serve, Stateless};
+use crate::support::{Response, Running, Serve, Stateless, request};
 
 fn tool(name: &str) -> Arc<dyn Tool> {
     tool_fn(
@@ -156,6 +156,76 @@ fn rules_may_demand_scopes_for_what_is_seen() {
     assert!(challenge.contains(r#"scope="ops:deploy""#), "{challenge}");
     let done = ask(&server, BOB, Stateless::call("deploy", json!({})));
     assert_eq!(done.result()["content"][0]["text"], "done");
+}
+
+#[test]
+fn rules_may_demand_scopes_for_resources_and_prompts() {
+    let server = Serve::new()
+        .configured(|c| {
+            c.toolsets.push("demo".to_owned());
+            super::with_keys(c);
+            c.auth.api_keys[1].scopes = vec!["library".to_owned()];
+            let about = json!({"effect": "allow", "resources": ["*"], "requires": ["library"]});
+            let prompts = json!({"effect": "allow", "prompts": ["*"], "requires": ["library"]});
+            c.policy = rules(json!([about, prompts]));
+        })
+        .start();
+    let template = json!({"type": "ref/resource", "uri": "verb://{verb}"});
+    let prompt = json!({"type": "ref/prompt", "name": "proofread"});
+    let argument = |name: &str| json!({"name": name, "value": "s"});
+    let about = "longshore://about";
+    let requests = [
+        ("resources/read", json!({"uri": about})),
+        ("resources/read", json!({"uri": "verb://go"})),
+        (
+            "prompts/get",
+            json!({"name": "proofread", "arguments": {"text": "a"}}),
+        ),
+        (
+            "completion/complete",
+            json!({"ref": template, "argument": argument("verb")}),
+        ),
+        (
+            "completion/complete",
+            json!({"ref": prompt, "argument": argument("depth")}),
+        ),
+        (
+            "subscriptions/listen",
+            json!({"notifications": {"resourceSubscriptions": [about]}}),
+        ),
+    ];
+    for (method, params) in &requests {
+        let request = || Stateless::new(method, params.clone());
+        let refused = ask(&server, CI, request());
+        assert_eq!(refused.status, 403, "{method}: {}", refused.body);
+        let challenge = refused.header("www-authenticate").expect("a challenge");
+        assert!(challenge.contains(r#"scope="library""#), "{challenge}");
+        let text = request().and("authorization", &bearer(BOB)).text();
+        let head = server.connect().send(text).receive_head();
+        assert_eq!(head.status, 200, "{method}");
+    }
+    for (method, member) in [("resources/list", "resources"), ("prompts/list", "prompts")] {
+        let list = ask(&server, CI, Stateless::new(method, json!({}))).result();
+        assert!(list[member][0].is_object(), "{method}");
+    }
+    for (key, status) in [(CI, 403), (BOB, 200)] {
+        let key = bearer(key);
+        let params = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        });
+        let begun = server.post(&[("authorization", &key)], &request("initialize", &params));
+        let session = begun.header("mcp-session-id").expect("a session");
+        let subscribed = server.post(
+            &[
+                ("authorization", &key),
+                ("mcp-session-id", session),
+                ("mcp-protocol-version", "2025-06-18"),
+            ],
+            &request("resources/subscribe", &json!({"uri": about})),
+        );
+        assert_eq!(subscribed.status, status, "{}", subscribed.body);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::admission::{check_search_names, checked_policy};
+use super::admission::{check_search_names, checked_policy, warn_of_limits};
 #[cfg(feature = "sources")]
 use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
@@ -19,7 +19,7 @@ use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
 use super::hooks::{implied_scopes_hook, keys_hook, limits_hook};
-use super::items::{Completeness, LoadedItems, report_rejected};
+use super::items::{LoadedItems, report_rejected};
 use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
 use super::server_card::ServerCards;
@@ -371,15 +371,7 @@ impl App {
         report_rejected(&catalog, completeness, &self.offers.origins)?;
         check_search_names(&config.server, &catalog)?;
         let proved = self.proved || config.auth.proves_anything();
-        let limited = config.limits.tools.keys();
-        let is_missing =
-            |tool: &str| completeness == Completeness::Whole && catalog.tool(tool).is_none();
-        for tool in limited.filter(|tool| is_missing(tool)) {
-            tracing::warn!(
-                setting = %format_args!("limits.tools.{tool}"),
-                "no such tool exists, so the limit has no effect"
-            );
-        }
+        warn_of_limits(&config.limits, &catalog, completeness);
         let admission = Admission {
             policy: checked_policy(&config.policy, &catalog, completeness)?,
             proved,

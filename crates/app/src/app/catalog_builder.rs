@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 
-use super::admission::{check_search_names, checked_policy};
+use super::admission::{check_search_names, checked_policy, warn_of_limits};
 use super::endpoints::Endpoint;
 use super::error::AppError;
 use super::hooks::Commit;
@@ -88,6 +88,7 @@ impl CatalogBuilder {
         let completeness = self.items.completeness(&loaded);
         report_rejected(&catalog, completeness, &self.items.origins)?;
         check_search_names(&config.server, &catalog)?;
+        warn_of_limits(&config.limits, &catalog, completeness);
         let policy = checked_policy(&config.policy, &catalog, completeness)?;
         let rules = config.policy.rules.len();
         let rejected = catalog.refused().to_vec();

@@ -189,8 +189,8 @@ trait Sink: Send {
     /// Writes a part of the bytes, like [`io::Write`].
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Reopens a named file.
-    fn reopen(&mut self) -> io::Result<()>;
+    /// Reopens a named file. Returns true if it is empty.
+    fn reopen(&mut self) -> io::Result<bool>;
 }
 
 #[cfg(test)]

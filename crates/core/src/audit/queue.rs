@@ -136,7 +136,6 @@ impl Queue {
     }
 
     fn put(&self, mut state: MutexGuard<'_, State>, entry: Entry) {
-        let event = entry.event;
         let was_empty = state.waiting.is_empty();
         state.waiting.push_back(entry);
         state.given += 1;
@@ -144,7 +143,6 @@ impl Queue {
         if was_empty {
             self.news.notify_one();
         }
-        self.records[event as usize].add(1);
     }
 
     /// Requests that files are reopened.
@@ -193,8 +191,11 @@ impl Queue {
     }
 
     /// Writer thread: records were written, so calls can be recorded again.
-    pub(super) fn wrote(&self, count: usize) {
-        self.finish(count, false);
+    pub(super) fn wrote(&self, events: &[Event]) {
+        for event in events {
+            self.records[*event as usize].add(1);
+        }
+        self.finish(events.len(), false);
     }
 
     /// Writer thread: records are lost.

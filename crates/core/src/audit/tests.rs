@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::*;
-use crate::telemetry::{AUDIT_FAILING, AUDIT_LOST, Metrics};
+use crate::telemetry::{AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, Metrics};
 
 /// A disk that tests can fill, and exchange.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,9 @@ struct Written {
     before: Vec<u8>,
     /// Remaining capacity; `None` for unlimited.
     room: Option<usize>,
+    /// True if the file was not moved away before it is reopened.
+    stays: bool,
+    reopened: usize,
 }
 
 impl Disk {
@@ -56,10 +59,13 @@ impl Sink for Disk {
         Ok(count)
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
+    fn reopen(&mut self) -> io::Result<bool> {
         let mut written = self.written();
-        written.before = std::mem::take(&mut written.bytes);
-        Ok(())
+        written.reopened += 1;
+        if !written.stays {
+            written.before = std::mem::take(&mut written.bytes);
+        }
+        Ok(written.bytes.is_empty())
     }
 }
 
@@ -77,6 +83,13 @@ fn started(config: &AuditConfig) -> (Arc<Audit>, Disk, Telemetry) {
 
 fn refusal() -> Entry {
     Entry::new(Event::Refusal)
+}
+
+fn recorded(telemetry: &Telemetry, event: Event) -> u64 {
+    let counter = telemetry
+        .metrics
+        .counter(&AUDIT_RECORDS, &[("event", event.as_str())]);
+    counter.value()
 }
 
 fn lost(telemetry: &Telemetry, reason: &str) -> u64 {
@@ -146,11 +159,13 @@ async fn where_records_may_be_lost_a_full_disk_stops_nothing_and_what_is_lost_is
     audit.queue.written().await;
     assert!(audit.ticket().is_ok_and(|ticket| ticket.is_none()));
     assert_eq!(lost(&telemetry, "write"), 1);
+    assert_eq!(recorded(&telemetry, Event::Call), 0);
     let failing = telemetry.metrics.gauge(&AUDIT_FAILING, &[]);
     assert_eq!(failing.value(), 1);
     disk.written().room = None;
     audit.note(refusal());
     audit.queue.written().await;
+    assert_eq!(recorded(&telemetry, Event::Refusal), 1);
     assert_eq!(failing.value(), 0);
     assert!(telemetry.life.waits_for().is_empty());
     let text = String::from_utf8(disk.written().bytes.clone()).expect("UTF-8");
@@ -158,6 +173,58 @@ async fn where_records_may_be_lost_a_full_disk_stops_nothing_and_what_is_lost_is
     // The torn line has an end, and the next one is whole.
     assert_eq!((lines.len(), lines[1].len()), (3, 20));
     assert!(lines[2].contains(r#""event":"refusal""#), "{text}");
+}
+
+#[tokio::test]
+async fn a_torn_line_has_an_end_however_often_the_disk_is_full() {
+    let (audit, disk, telemetry) = started(&AuditConfig::default());
+    audit.queue.written().await;
+    disk.written().room = Some(20);
+    for _ in 0..3 {
+        audit.note(Entry::new(Event::Call));
+        audit.queue.written().await;
+    }
+    disk.written().room = None;
+    audit.note(refusal());
+    audit.queue.written().await;
+    assert_eq!(lost(&telemetry, "write"), 3);
+    let text = String::from_utf8(disk.written().bytes.clone()).expect("UTF-8");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines.len(), lines[1].len()), (3, 20), "{text}");
+    assert!(
+        lines[2].starts_with('{') && lines[2].ends_with('}'),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_is_begun_again_in_the_same_file_is_whole() {
+    let (audit, disk, _) = started(&AuditConfig {
+        required: true,
+        ..AuditConfig::default()
+    });
+    audit.queue.written().await;
+    disk.written().stays = true;
+    disk.written().room = Some(20);
+    audit.note(Entry::new(Event::Call));
+    while disk.written().room != Some(0) {
+        tokio::task::yield_now().await;
+    }
+    audit.reopen();
+    audit.note(refusal());
+    while disk.written().reopened == 0 {
+        tokio::task::yield_now().await;
+    }
+    disk.written().room = None;
+    audit.queue.written().await;
+    let text = String::from_utf8(disk.written().bytes.clone()).expect("UTF-8");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines.len(), lines[1].len()), (4, 20), "{text}");
+    assert!(lines[2].contains(r#""event":"call""#), "{text}");
+    assert!(
+        lines[2].starts_with('{') && lines[2].ends_with('}'),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Sink;
 use super::config::{AuditConfig, AuditError};
 use super::queue::Queue;
+use super::record::Event;
 use crate::telemetry::{legible_json, send_record};
 
 /// Delay before a failed write is retried.
@@ -61,10 +62,10 @@ impl Writer {
 
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
-        // Number of records in the buffer.
-        let mut count = 0;
+        // Events of the records in the buffer.
+        let mut pending = Vec::new();
         loop {
-            let is_free = count == 0;
+            let is_free = pending.is_empty();
             let patience = if is_free {
                 Duration::from_secs(60)
             } else {
@@ -74,22 +75,20 @@ impl Writer {
             if work.reopens {
                 self.reopen();
             }
-            if !work.entries.is_empty() {
-                count = work.entries.len();
-                for entry in &work.entries {
-                    let line = entry.to_json().to_string();
-                    let line = legible_json(&line);
-                    for place in &mut self.sinks {
-                        place.bytes.extend_from_slice(line.as_bytes());
-                        place.bytes.push(b'\n');
-                    }
-                    if self.otlp {
-                        send_record(|| entry.to_record());
-                    }
+            for entry in &work.entries {
+                pending.push(entry.event);
+                let line = entry.to_json().to_string();
+                let line = legible_json(&line);
+                for place in &mut self.sinks {
+                    place.bytes.extend_from_slice(line.as_bytes());
+                    place.bytes.push(b'\n');
+                }
+                if self.otlp {
+                    send_record(|| entry.to_record());
                 }
             }
-            if count > 0 {
-                count = self.write(count);
+            if !pending.is_empty() && self.write(&pending) {
+                pending.clear();
             }
             if work.stops {
                 return;
@@ -97,8 +96,8 @@ impl Writer {
         }
     }
 
-    /// Writes the buffer, and returns the number of remaining bytes.
-    fn write(&mut self, count: usize) -> usize {
+    /// Writes the buffer. Returns false if its records must be written again.
+    fn write(&mut self, pending: &[Event]) -> bool {
         let mut failed = None;
         for place in &mut self.sinks {
             if let Err(error) = place.write() {
@@ -109,8 +108,8 @@ impl Writer {
             if std::mem::take(&mut self.is_logged) {
                 tracing::info!("the audit log is written again");
             }
-            self.queue.wrote(count);
-            return 0;
+            self.queue.wrote(pending);
+            return true;
         };
         let required = self.queue.is_required();
         if !std::mem::replace(&mut self.is_logged, true) {
@@ -123,19 +122,19 @@ impl Writer {
         }
         if required {
             self.queue.stuck();
-            return count;
+            return false;
         }
         for place in &mut self.sinks {
             place.give_up();
         }
-        self.queue.lost(count);
-        0
+        self.queue.lost(pending.len());
+        true
     }
 
     fn reopen(&mut self) {
         for place in &mut self.sinks {
             match place.sink.reopen() {
-                Ok(()) => place.begin_line_anew(),
+                Ok(is_empty) => place.begin_line_anew(is_empty),
                 Err(error) => {
                     tracing::error!(%error, place = place.name, "the audit log cannot be opened again; it goes on where it was");
                 }
@@ -161,21 +160,35 @@ impl SinkBuffer {
 
     /// Drops pending bytes, but ends a partially written line, so that the next line is complete.
     fn give_up(&mut self) {
-        let torn = self.taken > 0 && self.bytes.get(self.taken - 1) != Some(&b'\n');
+        let is_torn = self.written_of_line() > 0 || self.owes_line_end();
         self.bytes.clear();
         self.taken = 0;
-        if torn {
+        if is_torn {
             self.bytes.push(b'\n');
         }
     }
 
-    /// Restarts a line that was partially written elsewhere.
-    fn begin_line_anew(&mut self) {
-        let taken = &self.bytes[..self.taken];
-        self.taken = taken
-            .iter()
-            .rposition(|b| *b == b'\n')
-            .map_or(0, |at| at + 1);
+    /// Restarts a line that was partially written before the sink was reopened. If the sink is not empty, it may be the
+    /// same one, so the torn line gets an end.
+    fn begin_line_anew(&mut self, is_empty: bool) {
+        let is_torn = self.written_of_line() > 0 || self.owes_line_end();
+        let start = self.taken - self.written_of_line() + usize::from(self.owes_line_end());
+        self.bytes.drain(..start);
+        self.taken = 0;
+        if is_torn && !is_empty {
+            self.bytes.insert(0, b'\n');
+        }
+    }
+
+    /// Number of bytes that were written of the current line.
+    fn written_of_line(&self) -> usize {
+        let taken = self.bytes[..self.taken].iter();
+        taken.rev().take_while(|b| **b != b'\n').count()
+    }
+
+    /// Returns true if the end of a torn line is still to be written. Records do not begin with a line end.
+    fn owes_line_end(&self) -> bool {
+        self.taken == 0 && self.bytes.first() == Some(&b'\n')
     }
 }
 
@@ -229,9 +242,9 @@ impl Sink for NamedFile {
         self.file.write(bytes)
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
+    fn reopen(&mut self) -> io::Result<bool> {
         self.file = open(&self.path)?;
-        Ok(())
+        Ok(self.file.metadata()?.len() == 0)
     }
 }
 
@@ -245,7 +258,7 @@ impl Sink for StandardError {
         Ok(bytes.len())
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
-        Ok(())
+    fn reopen(&mut self) -> io::Result<bool> {
+        Ok(false)
     }
 }

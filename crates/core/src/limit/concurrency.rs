@@ -2,7 +2,8 @@
 //!
 //! A call needs a permit once it has to wait for something; a call that finishes immediately needs none. The queue is
 //! short in length and time, and the newest call is rejected first. When even the shortest wait in the queue has been
-//! long for a while, new calls are rejected immediately, because waiting no longer helps (the rule of CoDel).
+//! long for a while, new calls are rejected while another call waits, because waiting no longer helps (the rule of
+//! CoDel).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -104,7 +105,9 @@ impl ConcurrencyLimit {
                 stage: Stage::Found(Some(place)),
             });
         }
-        if inner.queue.length <= inner.waiting.load(Relaxed) || inner.stands(now) {
+        let waiting = inner.waiting.load(Relaxed);
+        // An empty queue does not stand: the next free permit is for this call.
+        if inner.queue.length <= waiting || 0 < waiting && inner.stands(now) {
             return Err(inner.refused());
         }
         inner.waiting.fetch_add(1, Relaxed);
@@ -345,7 +348,9 @@ mod tests {
             place = Some(waiting.await.expect("its turn"));
         }
         tokio::time::advance(Duration::from_millis(10)).await;
+        let waiting = places.wait().expect("the queue is empty");
         assert!(places.wait().is_err(), "it stands");
+        drop(waiting);
         drop(place);
         let place = places.wait().expect("there is a free place").await;
         assert!(place.is_ok());

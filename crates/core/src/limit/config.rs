@@ -14,7 +14,8 @@ use crate::environment::{self, Conflicts};
 /// Rates are token buckets: `per_second` is the sustained rate, `burst` the maximum at one time; 0 per second means
 /// no limit. A request over a rate gets 429, a call without a permit 503. Both have `Retry-After`, and
 /// `data.retryAfterMs` and `data.setting` in the JSON-RPC error. Calls that finish without waiting do not count
-/// toward the concurrency limit. If the queue has not moved for 100 ms, new calls are rejected.
+/// toward the concurrency limit. If every call that got a permit in the last 100 ms had waited 20 ms or longer, a new
+/// call is rejected while another one waits.
 ///
 /// A private or loopback address may be a proxy that stands for all clients. Defaults for public addresses apply to
 /// private ones only if the setting is written down.
@@ -186,24 +187,24 @@ impl LimitConfig {
     /// Returns the first setting without a sensible meaning, and the problem with it.
     fn problem(&self) -> Option<(String, &'static str)> {
         let rates = [
-            ("limits.server.per_second".to_owned(), self.server),
-            ("limits.address.per_second".to_owned(), self.address),
-            (
-                "limits.principal.per_second".to_owned(),
-                self.principal.rate(),
-            ),
+            ("limits.server".to_owned(), self.server),
+            ("limits.address".to_owned(), self.address),
+            ("limits.principal".to_owned(), self.principal.rate()),
         ];
         let tools = self
             .tools
             .iter()
-            .map(|(name, tool)| (format!("limits.tools.{name}.per_second"), tool.rate()));
-        let bad = rates
-            .into_iter()
-            .chain(tools)
-            .find(|(_, rate)| !rate.is_sound());
-        if let Some((setting, _)) = bad {
-            let problem = "a rate is a number from 0.00001 to 1000000000; 0 sets no limit";
-            return Some((setting, problem));
+            .map(|(name, tool)| (format!("limits.tools.{name}"), tool.rate()));
+        for (section, rate) in rates.into_iter().chain(tools) {
+            if !rate.is_sound() {
+                let problem = "a rate is a number from 0.00001 to 1000000000; 0 sets no limit";
+                return Some((format!("{section}.per_second"), problem));
+            }
+            if !rate.refills() {
+                let problem =
+                    "the burst takes more than 90 years to refill; lower it, or raise per_second";
+                return Some((format!("{section}.burst"), problem));
+            }
         }
         let (high, critical) = (self.memory_high_percent, self.memory_critical_percent);
         if critical < high || 100 < critical {
@@ -227,6 +228,12 @@ impl RateConfig {
 
     fn is_sound(self) -> bool {
         self.per_second == 0.0 || (0.000_01..=1e9).contains(&self.per_second)
+    }
+
+    /// Returns true if an empty bucket is full again after a time that can be counted in nanoseconds.
+    fn refills(self) -> bool {
+        const YEARS_90: f64 = 90.0 * 365.0 * 86_400.0;
+        self.per_second == 0.0 || f64::from(self.burst) <= YEARS_90 * self.per_second
     }
 }
 
@@ -267,6 +274,17 @@ mod tests {
             };
             let (setting, _) = config.problem().expect("a problem");
             assert_eq!(setting, "limits.tools.a.per_second");
+        }
+        for (burst, problem) in [(28_000, false), (29_000, true)] {
+            let config = LimitConfig {
+                server: RateConfig {
+                    per_second: 0.000_01,
+                    burst,
+                },
+                ..LimitConfig::default()
+            };
+            let found = config.problem().map(|(setting, _)| setting);
+            assert_eq!(found.as_deref() == Some("limits.server.burst"), problem);
         }
         for (high, critical) in [(91, 90), (80, 101)] {
             let config = LimitConfig {

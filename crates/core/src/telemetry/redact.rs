@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::net::NamePatterns;
 
@@ -107,32 +107,63 @@ pub fn omitted(json: &str) -> Value {
     json!({ "omitted_bytes": json.len() })
 }
 
-/// Collects the names of properties that a schema marks as write-only or as passwords.
+/// Collects the names of properties that a schema marks as write-only or as passwords, also by a reference, in an
+/// alternative or for the entries of a list.
 pub fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
-    let is_secret = |property: &Map<String, Value>| {
-        property.get("writeOnly") == Some(&Value::Bool(true))
-            || property
-                .get("format")
-                .is_some_and(|format| format == "password")
-    };
+    collect_secrets(schema, schema, found);
+}
+
+fn collect_secrets(schema: &Value, root: &Value, found: &mut BTreeSet<String>) {
     match schema {
         Value::Object(members) => {
             if let Some(Value::Object(properties)) = members.get("properties") {
                 for (name, property) in properties {
-                    if property.as_object().is_some_and(is_secret) {
+                    if is_secret(property, root, PARTS_DEPTH_MAX) {
                         found.insert(name.clone());
                     }
                 }
             }
             members
                 .values()
-                .for_each(|value| secret_properties(value, found));
+                .for_each(|value| collect_secrets(value, root, found));
         }
         Value::Array(values) => values
             .iter()
-            .for_each(|value| secret_properties(value, found)),
+            .for_each(|value| collect_secrets(value, root, found)),
         _ => {}
     }
+}
+
+/// Depth to which the parts of a property's schema are searched. References can form a circle.
+const PARTS_DEPTH_MAX: usize = 4;
+
+/// Returns true if a value of this schema, or an entry of it, is marked as secret.
+fn is_secret(schema: &Value, root: &Value, depth: usize) -> bool {
+    let Value::Object(members) = schema else {
+        return false;
+    };
+    if members.get("writeOnly") == Some(&Value::Bool(true))
+        || members
+            .get("format")
+            .is_some_and(|format| format == "password")
+    {
+        return true;
+    }
+    let Some(depth) = depth.checked_sub(1) else {
+        return false;
+    };
+    let is_secret = |part: &Value| is_secret(part, root, depth);
+    let target = members.get("$ref").and_then(Value::as_str);
+    let target = target.and_then(|reference| root.pointer(reference.strip_prefix('#')?));
+    let combined = ["anyOf", "oneOf", "allOf", "prefixItems"]
+        .iter()
+        .filter_map(|keyword| members.get(*keyword)?.as_array());
+    let single = ["items", "additionalProperties"]
+        .iter()
+        .filter_map(|keyword| members.get(*keyword));
+    target.is_some_and(is_secret)
+        || combined.flatten().any(is_secret)
+        || single.into_iter().any(is_secret)
 }
 
 /// Parses a string that contains a JSON object or array.
@@ -277,6 +308,30 @@ mod tests {
         );
         let error = Redaction::new(&["[".to_owned()], 1).expect_err("no name");
         assert_eq!(error, "[");
+    }
+
+    #[test]
+    fn a_mark_counts_in_alternatives_references_and_lists() {
+        let password = json!({"type": "string", "format": "password", "writeOnly": true});
+        let schema = json!({
+            "properties": {
+                "optional": {"anyOf": [password, {"type": "null"}]},
+                "referred": {"$ref": "#/$defs/Phrase"},
+                "both": {"anyOf": [{"$ref": "#/$defs/Phrase"}, {"type": "null"}]},
+                "list": {"type": "array", "items": password},
+                "map": {"additionalProperties": password},
+                "circle": {"$ref": "#/$defs/Circle"},
+                "plain": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            },
+            "$defs": {
+                "Phrase": {"type": "string", "writeOnly": true},
+                "Circle": {"anyOf": [{"$ref": "#/$defs/Circle"}]},
+            },
+        });
+        let mut found = BTreeSet::new();
+        secret_properties(&schema, &mut found);
+        let found: Vec<_> = found.iter().map(String::as_str).collect();
+        assert_eq!(found, ["both", "list", "map", "optional", "referred"]);
     }
 
     #[test]

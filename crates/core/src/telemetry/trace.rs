@@ -341,7 +341,7 @@ impl Tracer {
     }
 }
 
-/// Returns the message of the JSON-RPC error in a response.
+/// Returns the message of the JSON-RPC error in a response, cut if it is long.
 fn message_of(answer: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Envelope {
@@ -352,7 +352,8 @@ fn message_of(answer: &[u8]) -> Option<String> {
         message: String,
     }
     let envelope: Envelope = serde_json::from_slice(answer).ok()?;
-    Some(envelope.error.message)
+    let message = envelope.error.message;
+    Some(longshore_protocol::prefix(&message, TOLD_MAX_BYTES).to_owned())
 }
 
 impl SpanBuilder {

@@ -22,6 +22,7 @@ use crate::server::errors::{internal_error, invalid_params};
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
+use crate::server::target::check_scopes;
 use crate::server::tasks;
 
 /// Subscriptions that the client requests.
@@ -153,8 +154,12 @@ fn accept_filter(
                     &format!("resourceSubscriptions: {fault}"),
                 ));
             }
-            // A URI that the caller may not read must look unknown.
-            if snapshot.may_subscribe(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
+            // A URI that the caller does not see must look unknown.
+            let Some(needed) = snapshot.scopes_to_subscribe(principal, uri) else {
+                continue;
+            };
+            check_scopes(principal, id, &needed)?;
+            if uris.insert(Arc::from(uri.as_str())) {
                 shown.push(uri.as_str());
             }
         }

@@ -12,6 +12,7 @@ use crate::server::reply::{MaybeReady, Reply};
 use crate::server::request_context::Caller;
 use crate::server::resources::not_found;
 use crate::server::share::owner_of;
+use crate::server::target::check_scopes;
 use crate::state::StateError;
 
 /// Handles both methods (SUB-08). The URI need not exist, since its resource can be added later.
@@ -30,14 +31,14 @@ pub(crate) fn change_subscription(
     if let Some(fault) = fault_of_uri(&uri) {
         return Err(invalid_params(request.id, &format!("uri: {fault}")));
     }
-    // A URI that the caller may not read must look unknown.
-    if adds
-        && !server
+    if adds {
+        // A URI that the caller does not see must look unknown.
+        let needed = server
             .snapshots
             .load()
-            .may_subscribe(caller.principal, &uri)
-    {
-        return Err(not_found(request.id, &uri, caller.revision));
+            .scopes_to_subscribe(caller.principal, &uri)
+            .ok_or_else(|| not_found(request.id, &uri, caller.revision))?;
+        check_scopes(caller.principal, request.id, &needed)?;
     }
     let Some(session) = caller.session.cloned() else {
         return Err(invalid_params(request.id, "the request has no session"));

@@ -65,11 +65,7 @@ impl Subscriber {
             ChangeEvent::Prompts => 1,
             ChangeEvent::Resources => 2,
             ChangeEvent::Resource(uri) => {
-                return self
-                    .server
-                    .snapshots
-                    .load()
-                    .may_subscribe(&self.principal, uri);
+                return self.server.snapshots.load().may_watch(&self.principal, uri);
             }
             ChangeEvent::Visited(_) => return true,
         };

@@ -52,8 +52,8 @@ pub enum Access {
     Write,
 }
 
-/// A rule: callers, items and an effect. An omitted condition matches all; names may contain the wildcards `*` and
-/// `?`.
+/// A rule: callers, items and an effect. An omitted condition matches all. In names and URIs, `*` matches any text, and
+/// `?` one ASCII character; `[ab]` and `{a,b}` are alternatives.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
@@ -65,7 +65,7 @@ pub struct RuleConfig {
     /// Names of principals: `key:ci`, `oauth:id.example.com#*`, `user:alice`, `local`.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub principals: Vec<String>,
-    /// Groups of principals; one must match.
+    /// Groups of principals, without wildcards; one must match.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub groups: Vec<String>,
     /// OAuth clients, by the ID in the token: `claude-desktop`, `https://app.example.com/*`.
@@ -74,8 +74,8 @@ pub struct RuleConfig {
     /// Actors that use the token for its subject: subjects in its `act` claim (RFC 8693); one must match.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub actors: Vec<String>,
-    /// Claims of tokens: each listed claim must have one of its values. A dot selects a member of an object:
-    /// `realm_access.roles`.
+    /// Claims of tokens: each listed claim must have one of its values, without wildcards. A dot selects a member of an
+    /// object: `realm_access.roles`.
     #[serde(default)]
     pub claims: BTreeMap<String, Vec<String>>,
     /// Scopes of principals; all are required.
@@ -122,6 +122,16 @@ pub enum PolicyError {
         pattern: String,
         /// `tool` or `prompt`.
         what: &'static str,
+    },
+    /// A template of resources, whose variables would be read as alternatives.
+    #[error(
+        "{setting} has {pattern:?}, which is a template and matches none of its resources; write * for its variables"
+    )]
+    Template {
+        /// Name of the setting.
+        setting: String,
+        /// Its value.
+        pattern: String,
     },
     /// The value is not a valid scope.
     #[error("{setting} has {scope:?}, which is not a valid scope")]

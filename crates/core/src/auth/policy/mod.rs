@@ -283,12 +283,7 @@ impl Policy {
                 .for_each(|(all, about)| *all |= about);
             if rule.effect == Effect::Allow && !rule.requires.is_empty() {
                 for place in ones(about) {
-                    let scopes = demanded.entry(place).or_default();
-                    for scope in &rule.requires {
-                        if !scopes.contains(scope) {
-                            scopes.push(scope.clone());
-                        }
-                    }
+                    add_scopes(demanded.entry(place).or_default(), &rule.requires);
                 }
             }
         }
@@ -324,11 +319,7 @@ impl Policy {
                 }
                 Effect::Allow => {
                     allowed.get_or_insert_with(|| rule.name.clone());
-                    for scope in &rule.requires {
-                        if !requires.contains(scope) {
-                            requires.push(scope.clone());
-                        }
-                    }
+                    add_scopes(&mut requires, &rule.requires);
                 }
             }
         }
@@ -340,7 +331,8 @@ impl Policy {
     }
 
     /// Decides about a resource by the URI that the caller sent. Every [form](uri::Forms) that a server may interpret
-    /// it as must not be denied, and its meaning must be allowed.
+    /// it as must not be denied, and its meaning must be allowed. The scopes that rules require for any form are
+    /// required.
     pub fn decide_uri(&self, class: &Class, uri: &str) -> Decision {
         let target = |name| Target {
             kind: Kind::Resource,
@@ -364,21 +356,19 @@ impl Policy {
             if !meant.allowed {
                 return meant;
             }
-            for scope in meant.requires {
-                if !decision.requires.contains(&scope) {
-                    decision.requires.push(scope);
-                }
+            add_scopes(&mut decision.requires, &meant.requires);
+        }
+        for rule in self.rules_of(&class.rules) {
+            let has_effect = rule.effect == Effect::Deny || !rule.requires.is_empty();
+            if !has_effect || !forms.lenient.iter().any(|form| rule.is_about(target(form))) {
+                continue;
             }
+            if rule.effect == Effect::Deny {
+                return denied(Some(rule.name.clone()));
+            }
+            add_scopes(&mut decision.requires, &rule.requires);
         }
-        let mut rules = self.rules_of(&class.rules);
-        let denying = rules.find(|rule| {
-            rule.effect == Effect::Deny
-                && forms.lenient.iter().any(|form| rule.is_about(target(form)))
-        });
-        match denying {
-            Some(rule) => denied(Some(rule.name.clone())),
-            None => decision,
-        }
+        decision
     }
 
     /// Checks that each tool or prompt name in a rule matches an existing item.
@@ -429,6 +419,15 @@ impl Policy {
             }
         }
         Ok(())
+    }
+}
+
+/// Adds the scopes that are not among the known ones.
+fn add_scopes(known: &mut Vec<String>, more: &[String]) {
+    for scope in more {
+        if !known.contains(scope) {
+            known.push(scope.clone());
+        }
     }
 }
 

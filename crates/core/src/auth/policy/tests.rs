@@ -322,6 +322,28 @@ fn a_list_of_what_is_allowed_lets_nothing_else_through() {
 }
 
 #[test]
+fn a_scope_that_a_rule_requires_is_required_for_every_form_of_a_uri() {
+    let rules = json!([
+        {"effect": "allow"},
+        {"effect": "allow", "resources": ["file:///secret/*", "https://api.example/admin"], "requires": ["a"]},
+    ]);
+    let policy = policy_of(&rules);
+    let class = policy.class_of(&Principal::anonymous());
+    for (uri, expected) in [
+        ("file:///secret/x", &["a"][..]),
+        ("file:///public/..%2fsecret/x", &["a"]),
+        ("file://localhost/secret/x", &["a"]),
+        ("file:/secret/x", &["a"]),
+        ("https://api.example:443/admin/", &["a"]),
+        ("file:///public/x", &[]),
+    ] {
+        let decision = policy.decide_uri(&class, uri);
+        assert!(decision.allowed, "{uri}");
+        assert_eq!(decision.requires, expected, "{uri}");
+    }
+}
+
+#[test]
 fn patterns_that_fit_nothing_are_mistakes() {
     let reported = |config: serde_json::Value| {
         let config: PolicyConfig = serde_json::from_value(config).expect("sound");

@@ -69,6 +69,14 @@ fn what_a_thread_works_on_is_known_until_it_is_done() {
 }
 
 #[test]
+fn the_message_of_an_error_is_cut() {
+    let text = "ü".repeat(TOLD_MAX_BYTES);
+    let answer = serde_json::json!({"id": 1, "error": {"code": 1, "message": text}});
+    let message = message_of(answer.to_string().as_bytes()).expect("a message");
+    assert_eq!(message, "ü".repeat(TOLD_MAX_BYTES / 2));
+}
+
+#[test]
 fn an_unsampled_request_keeps_the_context_of_its_caller() {
     let tracer = |sampler| {
         Arc::new(Tracer {
