@@ -101,6 +101,94 @@ fn a_command_line_that_makes_no_sense_is_told_from_a_server_that_fails() {
 }
 
 #[test]
+fn what_a_command_cannot_use_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mcp.json");
+    let upstreams = serde_json::json!({"mcpServers": {
+        "nothing": {},
+        "broken": {"command": "/bin/sh", "args": ["-c", "echo why >&2; exit 3"]},
+    }});
+    std::fs::write(&path, upstreams.to_string()).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    for (arguments, part) in [
+        // The server would reject the settings that are printed with a key.
+        (&["key", "new", "CI bot"][..], "A-Z"),
+        (
+            &["config", "check", "--offline", "--config", path],
+            "upstreams.nothing: it needs a command",
+        ),
+        (&["list", "broken", "--config", path], "why"),
+        (
+            &["list", "ftp://host/mcp"],
+            "longshore: ftp://host/mcp: this URL cannot be used",
+        ),
+        (
+            &[
+                "policy", "check", "--as", "local", "--claim", "team", "echo",
+            ],
+            "NAME=VALUE",
+        ),
+    ] {
+        let (code, text) = complaint(arguments, &[]);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+}
+
+#[test]
+fn a_timeout_may_be_any_number() {
+    let mut command = longshore(
+        &[
+            "list",
+            "http://127.0.0.1:1/mcp",
+            "--timeout",
+            "18446744073709551615",
+        ],
+        &[],
+    );
+    let Output { status, stderr, .. } = command.output().expect("started");
+    let text = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(text.contains("cannot connect"), "{text}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_command_leaves_no_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("mcp.json");
+    let number = folder.path().join("number");
+    // The second process is no child of the program, and in a session of its own.
+    let script = format!(
+        "setsid sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait",
+        number.display()
+    );
+    let upstream = serde_json::json!({"command": "/bin/sh", "args": ["-c", script]});
+    let upstreams = serde_json::json!({"mcpServers": {"up": upstream}});
+    std::fs::write(&config, upstreams.to_string()).expect("written");
+    let config = config.to_str().expect("UTF-8");
+    let mut command = longshore(
+        &["list", "up", "--config", config],
+        &[("PATH", "/usr/bin:/bin")],
+    );
+    let mut running = command.spawn().expect("started");
+    let process = loop {
+        if let Ok(number) = std::fs::read_to_string(&number) {
+            break number.trim().to_owned();
+        }
+        std::thread::yield_now();
+    };
+    let id = running.id().to_string();
+    let told = Command::new("kill").args(["-INT", &id]).status();
+    assert!(told.expect("kill runs").success());
+    assert_eq!(running.wait().expect("it ends").code(), Some(130));
+    let state = || std::fs::read_to_string(format!("/proc/{process}/stat"));
+    while state().is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn every_mistake_of_a_file_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("longshore.yaml");

@@ -257,6 +257,80 @@ fn a_slow_call_holds_up_no_other() {
     assert_eq!((status.code(), &*rest), (Some(0), ""));
 }
 
+#[test]
+fn a_request_that_is_too_large_gets_its_error() {
+    let mut program = Program::start(&[], &[("LONGSHORE_STDIO__MESSAGE_BYTES", "10000")]);
+    program.initialize("2025-06-18");
+    let text = "x".repeat(100_000);
+    // The official clients write the id last.
+    program.write(format!(
+        "{{\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",\"arguments\":{{\"message\":\"{text}\"}}}},\"jsonrpc\":\"2.0\",\"id\":7}}\n"
+    ));
+    let refused = program.receive();
+    assert_eq!(refused["id"], 7, "{refused}");
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    program.assert_ends_well();
+}
+
+#[test]
+fn calls_can_be_cancelled_while_as_many_run_as_may() {
+    let mut program = Program::start(&[], &[("LONGSHORE_LIMITS__CALLS", "0")]);
+    program.initialize("2025-06-18");
+    let slow = json!({"name": "wait", "arguments": {"seconds": 60}});
+    let slow = request("tools/call", &slow);
+    for id in 10..310 {
+        program.write(slow.replace("\"id\":1", &format!("\"id\":{id}")) + "\n");
+    }
+    for id in 10..310 {
+        program.write(format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}\n"
+        ));
+    }
+    assert_eq!(program.ask(PING)["id"], 1);
+    program.assert_ends_well();
+}
+
+#[test]
+fn a_program_whose_responses_reach_nobody_ends() {
+    let mut program = Program::demo();
+    program.initialize("2025-06-18");
+    let gone = std::mem::replace(&mut program.output, BufReader::new(nothing()));
+    drop(gone);
+    program.send(PING);
+    // Its input stays open.
+    assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+}
+
+/// An output that has ended.
+fn nothing() -> ChildStdout {
+    let ended = Command::new("true").stdout(Stdio::piped()).spawn();
+    let mut ended = ended.expect("started");
+    ended.wait().expect("it ends");
+    ended.stdout.expect("is piped")
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_to_stop_ends_a_program_whose_client_does_not_read() {
+    // More than a pipe holds; the second number is more than may run at once.
+    for requests in [100, 1000] {
+        let mut program = Program::start(&[], &[("LONGSHORE_DRAIN__GRACE_SECONDS", "1")]);
+        program.initialize("2025-06-18");
+        let mut input = program.input.take().expect("is open");
+        let list = request("tools/list", &json!({})) + "\n";
+        let writer = std::thread::spawn(move || {
+            // The last requests are not read.
+            let _ = input.write_all(list.repeat(requests).as_bytes());
+            input
+        });
+        let id = program.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(told.expect("kill runs").success());
+        assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+        drop(writer.join().expect("no panic"));
+    }
+}
+
 // === Content-Length framing ===
 
 fn framed(message: &str) -> String {

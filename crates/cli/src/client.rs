@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use self::arguments::Written;
 pub(super) use self::form::Person;
 use self::reach::{connected, connected_silently};
-pub(super) use self::reach::{find, upstreams, url_of};
+pub(super) use self::reach::{find, url_of};
 use self::shown::{block, blocks, contents_of, tables};
 use super::config::print;
 use super::output;
@@ -403,7 +403,14 @@ fn pairs(words: &[String]) -> Result<Map<String, Value>, Failure> {
             .map(|(name, value)| (name.to_owned(), Value::from(value)))
             .ok_or_else(|| of_arguments(&format!("{word:?} is not of the form name=value")))
     };
-    words.iter().map(pair).collect()
+    let mut pairs = Map::new();
+    for (name, value) in words.iter().map(pair).collect::<Result<Vec<_>, _>>()? {
+        if pairs.contains_key(&name) {
+            return Err(of_arguments(&format!("{name} is given twice")));
+        }
+        pairs.insert(name, value);
+    }
+    Ok(pairs)
 }
 
 impl Drop for Terminal {
@@ -422,6 +429,19 @@ mod tests {
         assert_eq!(shell_word("files:read"), "files:read");
         assert_eq!(shell_word("a;ls"), "'a;ls'");
         assert_eq!(shell_word("a'`ls`"), r"'a'\''`ls`'");
+    }
+
+    #[test]
+    fn an_argument_is_given_once() {
+        let pairs = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            pairs(&words).map_err(|error| error.to_string())
+        };
+        assert_eq!(pairs(&["a=1", "b=x=y"]).map(|all| all.len()), Ok(2));
+        for words in [&["a=1", "a=2"][..], &["a"]] {
+            let refused = pairs(words).expect_err("an error");
+            assert!(refused.contains('a'), "{refused}");
+        }
     }
 
     #[test]

@@ -5,17 +5,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::env::Shells;
 
-use super::client::{ServerArgs, offered, upstreams};
+use super::client::{ServerArgs, offered};
+use super::run::load;
 use super::{Cli, Failure};
 use crate::app::AppError;
 use crate::environment::Probe;
 use crate::protocol::Method;
+use longshore_app::config::Flags;
 
 /// Set by the completion script.
 const VARIABLE: &str = "_LONGSHORE_COMPLETE";
@@ -171,15 +174,24 @@ fn joined(words: Vec<OsString>, index: usize) -> (Vec<OsString>, usize, usize) {
     (all, at, typed)
 }
 
-/// The server and the other words that the line names so far.
-fn line() -> Option<(ServerArgs, clap::ArgMatches)> {
-    let line = LINE.get()?;
+/// The words of the command that the line has so far.
+fn matches(line: &Line) -> Option<ArgMatches> {
     let command = line.command().ignore_errors(true);
-    let matches = command.try_get_matches_from(&line.words).ok()?;
-    let (_, matches) = matches.subcommand()?;
-    let mut server = ServerArgs::from_arg_matches(matches).ok()?;
+    let mut matches = command.try_get_matches_from(&line.words).ok()?;
+    matches.remove_subcommand().map(|(_, matches)| matches)
+}
+
+/// The server and the other words that the line names so far.
+fn line() -> Option<(ServerArgs, ArgMatches)> {
+    let matches = matches(LINE.get()?)?;
+    let mut server = ServerArgs::from_arg_matches(&matches).ok()?;
     server.timeout = TIMEOUT_SECONDS;
-    Some((server, matches.clone()))
+    Some((server, matches))
+}
+
+/// The configuration file that the line names.
+fn config_of(line: &Line) -> Option<PathBuf> {
+    matches(line)?.try_remove_one("config").ok().flatten()
 }
 
 fn candidates(
@@ -216,8 +228,13 @@ fn is_safe(word: &str) -> bool {
 /// Names of upstreams in the configuration.
 pub(super) fn servers(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
-    let known = upstreams();
-    let known = known.into_iter().filter(|name| name.starts_with(&*current));
+    let mut flags = Flags::default();
+    flags.config = LINE.get().and_then(config_of);
+    let Ok(loaded) = load(flags) else {
+        return Vec::new();
+    };
+    let known = loaded.config.upstreams.keys();
+    let known = known.filter(|name| name.starts_with(&*current));
     known.map(CompletionCandidate::new).collect()
 }
 
@@ -322,6 +339,15 @@ mod tests {
             let same = Line::of(words(line), line.len() - 1);
             assert_eq!(same.words, words(line), "{line:?}");
         }
+    }
+
+    #[test]
+    fn the_configuration_of_the_line_is_used() {
+        let config = |line: &[&str]| config_of(&Line::of(words(line), line.len()));
+        let file = Some(PathBuf::from("a.json"));
+        assert_eq!(config(&["longshore", "list", "--config", "a.json"]), file);
+        assert_eq!(config(&["longshore", "call", "--config=a.json"]), file);
+        assert_eq!(config(&["longshore", "list"]), None);
     }
 
     #[test]

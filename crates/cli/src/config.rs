@@ -233,7 +233,8 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
         .and_then(|()| output.flush())
     {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(AppError::from(error).into())
+            let problem = format!("cannot write to standard output: {error}");
+            Err(AppError::Refused(problem).into())
         }
         _ => Ok(()),
     }

@@ -1,12 +1,13 @@
 //! `longshore key`.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 
 use clap::{Subcommand, ValueEnum};
 
+use super::config::print;
 use super::terminal;
 use crate::app::{AppError, MainError};
-use crate::auth::{KeyHash, new_key};
+use crate::auth::{KeyHash, check_holder, new_key};
 
 /// Generates and hashes keys. A key is never an argument, because other users can read command lines.
 #[derive(Debug, Subcommand)]
@@ -36,11 +37,14 @@ pub(super) enum FileFormat {
 /// Runs the command.
 pub(super) fn key(command: &KeyCommand) -> Result<(), MainError> {
     let text = match command {
-        KeyCommand::New { name, format } => made(name, *format).map_err(AppError::from),
+        KeyCommand::New { name, format } => {
+            check_holder(name)
+                .map_err(|problem| AppError::Refused(format!("{name:?}: {problem}")))?;
+            made(name, *format).map_err(AppError::from)
+        }
         KeyCommand::Hash => hashed(),
     };
-    let said = text.and_then(|text| Ok(io::stdout().lock().write_all(text.as_bytes())?));
-    said.map_err(MainError::from)
+    print(&text?)
 }
 
 fn made(name: &str, format: FileFormat) -> io::Result<String> {
@@ -73,9 +77,10 @@ fn hashed() -> Result<String, AppError> {
     let key = if terminal::has_person() {
         terminal::secret("Key")?
     } else {
-        let mut key = String::new();
-        io::stdin().take(KEY_MAX_BYTES).read_to_string(&mut key)?;
-        key
+        let mut key = Vec::new();
+        io::stdin().take(KEY_MAX_BYTES).read_to_end(&mut key)?;
+        // A key has ASCII characters only; others are reported below.
+        String::from_utf8_lossy(&key).into_owned()
     };
     let hash = KeyHash::parse(key.trim()).map_err(|error| AppError::Refused(error.to_string()))?;
     Ok(format!("{hash}\n"))

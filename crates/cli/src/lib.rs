@@ -35,6 +35,7 @@ mod discover;
 mod doctor;
 mod healthcheck;
 mod init;
+mod interrupt;
 mod key;
 mod log;
 mod login;
@@ -402,6 +403,9 @@ fn serve(command: run::RunCommand, mut audience: output::Audience) -> ExitCode {
 /// Runs a command that ends by itself. Its frame is large, and no server keeps it on its stack.
 #[inline(never)]
 fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
+    if !matches!(command, Command::Run(_) | Command::Healthcheck(_)) {
+        interrupt::watch();
+    }
     let done = match command {
         Command::Run(command) => return serve(command, audience),
         Command::Init(args) => init::init(args),

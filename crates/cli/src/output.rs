@@ -85,6 +85,13 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
     Ok(Level(handle))
 }
 
+/// Starts logging for a command that is the client of a program: what that writes to standard error, and warnings.
+pub(super) fn show_programs(config: &LogConfig) -> Result<(), AppError> {
+    let mut config = config.clone();
+    "warn,longshore_sources::client::stdio=info".clone_into(&mut config.level);
+    start_logging(&config, Probe::real()).map(drop)
+}
+
 /// Log level, which can change at run time.
 #[derive(Clone, Debug)]
 pub(super) struct Level(reload::Handle<Targets, Registry>);

@@ -1,6 +1,7 @@
 //! `longshore policy`.
 
 use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
 
 use super::{Failure, config};
 use crate::app::{App, AppError};
@@ -90,7 +91,14 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
                 (_, true) => Kind::Prompt,
                 _ => Kind::Tool,
             };
-            let principal = with(rules.principal(&subject), groups, scopes, &claims);
+            let claims = claims.iter().map(|claim| {
+                let pair = claim.split_once('=').ok_or_else(|| {
+                    AppError::Arguments(format!("--claim {claim:?} is not of the form NAME=VALUE"))
+                });
+                pair.map(|(name, value)| (name.to_owned(), value.into()))
+            });
+            let claims = claims.collect::<Result<_, _>>()?;
+            let principal = with(rules.principal(&subject), groups, scopes, claims);
             let Some(decision) = rules.decide(&principal, kind, &name) else {
                 config::print(&format!("no: the {} does not exist\n", word(kind)))?;
                 return Ok(false);
@@ -132,7 +140,7 @@ fn with(
     principal: Principal,
     groups: Vec<String>,
     scopes: Vec<String>,
-    claims: &[String],
+    claims: Map<String, Value>,
 ) -> Principal {
     let known =
         |texts: &mut dyn Iterator<Item = &str>| texts.map(str::to_owned).collect::<Vec<_>>();
@@ -140,11 +148,6 @@ fn with(
     let all_groups: Vec<_> = all_groups.collect();
     let all_scopes = known(&mut principal.scopes()).into_iter().chain(scopes);
     let all_scopes: Vec<_> = all_scopes.collect();
-    let claims = claims.iter().filter_map(|claim| {
-        let (name, value) = claim.split_once('=')?;
-        Some((name.to_owned(), value.into()))
-    });
-    let claims = claims.collect();
     principal
         .with_groups(all_groups)
         .with_scopes(all_scopes)

@@ -1,6 +1,8 @@
 //! Prompts at the terminal, on standard error. Standard output is for data.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum length of an input line, in bytes.
 const ANSWER_BYTES: u64 = 16 * 1024;
@@ -50,38 +52,53 @@ fn line() -> io::Result<String> {
 }
 
 /// Turns the echo of the terminal off, until it is dropped.
-struct Silence(#[cfg(unix)] Option<rustix::termios::Termios>);
+struct Silence;
+
+/// State of the terminal while its echo is off.
+#[cfg(unix)]
+static ECHOING: Mutex<Option<rustix::termios::Termios>> = Mutex::new(None);
+
+/// Turns the echo of the terminal on again, if it is off.
+pub(super) fn restore() {
+    #[cfg(unix)]
+    if let Some(before) = ECHOING
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()
+    {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        // The terminal may be gone.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+    }
+}
 
 #[cfg(unix)]
 impl Silence {
     fn begin() -> Self {
         use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
         let before = tcgetattr(io::stdin()).ok();
-        if let Some(mut silent) = before.clone() {
+        ECHOING
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(&before);
+        if let Some(mut silent) = before {
             silent.local_modes.remove(LocalModes::ECHO);
             // A failure only means that the input is visible.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &silent);
         }
-        Self(before)
+        Self
     }
 }
 
-#[cfg(unix)]
 impl Drop for Silence {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = rustix::termios::tcsetattr(
-                io::stdin(),
-                rustix::termios::OptionalActions::Now,
-                before,
-            );
-        }
+        restore();
     }
 }
 
 #[cfg(not(unix))]
 impl Silence {
     fn begin() -> Self {
-        Self()
+        Self
     }
 }

@@ -217,6 +217,11 @@ impl App {
         let mut left_out = Vec::new();
         let config = Arc::make_mut(&mut config);
         if offline {
+            for (name, upstream) in &config.upstreams {
+                if !upstream.disabled {
+                    upstream.target(name)?;
+                }
+            }
             left_out.extend(std::mem::take(&mut config.upstreams).into_keys());
             config.sources.retain(|source| {
                 let is_far = source

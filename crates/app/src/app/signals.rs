@@ -9,10 +9,7 @@ pub async fn stop_signal(mut signals: Signals) {
         signal = name,
         "stopping: calls that have begun are finished; a second signal stops immediately"
     );
-    net::spawn(async move {
-        let name = signals.next().await;
-        std::process::exit(if name == "SIGINT" { 130 } else { 143 });
-    });
+    net::spawn(signals.exit(|| {}));
 }
 
 /// Subscription to the signals to stop. A signal that arrives between two calls of `next` is not lost.
@@ -50,6 +47,14 @@ impl Signals {
             () = heard(&mut self.terminate) => "SIGTERM",
             () = heard(&mut self.interrupt) => "SIGINT",
         }
+    }
+
+    /// Waits for a signal, and then ends the process at once, after `clean_up`. Its children end too.
+    pub async fn exit(mut self, clean_up: impl FnOnce()) {
+        let name = self.next().await;
+        clean_up();
+        net::child::kill_all();
+        std::process::exit(if name == "SIGINT" { 130 } else { 143 });
     }
 
     #[cfg(not(unix))]

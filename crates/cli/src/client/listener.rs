@@ -3,12 +3,14 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use longshore_sources::client::{Listener, RpcError};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 
 use super::super::terminal;
 use super::BAR_AFTER;
@@ -122,11 +124,14 @@ pub(super) fn progress_line(progress: f64, total: Option<f64>, message: &str) ->
 /// Asks the user at the terminal. Several requests are asked one after the other.
 async fn asked_at_terminal(params: Value) -> Result<Value, RpcError> {
     static TERMINAL: Mutex<()> = Mutex::new(());
-    let asked = tokio::task::spawn_blocking(move || {
-        let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
-        super::form::fill_in(&params, &mut terminal::User)
-    });
     let failed = |problem: String| RpcError::new(-32603, format!("the terminal failed: {problem}"));
+    let (answer, asked) = oneshot::channel();
+    // The program ends without an answer if the call has ended, so the runtime must not wait for the user.
+    let asking = thread::Builder::new().spawn(move || {
+        let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(answer.send(super::form::fill_in(&params, &mut terminal::User)));
+    });
+    asking.map_err(|error| failed(error.to_string()))?;
     let result = asked.await.map_err(|error| failed(error.to_string()))?;
     result.map_err(|error| failed(error.to_string()))
 }

@@ -203,7 +203,16 @@ impl Access {
         answers: Option<Answers>,
     ) -> Result<Client, Unreached> {
         let name = &server.server;
-        let target = self.upstream.target(name).map_err(AppError::from)?;
+        let target = self
+            .upstream
+            .target(name)
+            .map_err(|error| match self.is_url {
+                true => AppError::Remote {
+                    server: name.clone(),
+                    problem: error.into_problem(),
+                },
+                false => error.into(),
+            })?;
         let credentials = self
             .upstream
             .proof(name, &self.tokens)
@@ -395,7 +404,11 @@ pub(super) fn connected(
     server: &ServerArgs,
     answers: Option<Answers>,
 ) -> Result<(Client, Access), Failure> {
-    let mut access = Access::of(server)?;
+    let (upstream, config) = find(&server.server, server.config.clone())?;
+    if let (None, Some(config)) = (&upstream.url, &config) {
+        output::show_programs(&config.log)?;
+    }
+    let mut access = Access::with(upstream, config.as_ref(), server)?;
     let mut may_ask = !server.json && terminal::has_person();
     let mut is_second = false;
     loop {
@@ -451,15 +464,6 @@ pub(super) fn connected_silently(runtime: &Runtime, server: &ServerArgs) -> Opti
     let url = access.at_mcp()?;
     let access = access.changed(url.as_str(), None, server).ok()?;
     runtime.block_on(access.connect(server, None)).ok()
-}
-
-/// Returns the names of the configured upstreams.
-pub(crate) fn upstreams() -> Vec<String> {
-    let loaded = load(Flags::default());
-    loaded.map_or_else(
-        |_| Vec::new(),
-        |loaded| loaded.config.upstreams.keys().cloned().collect(),
-    )
 }
 
 /// Returns true if the peer responds but may not be an MCP server.

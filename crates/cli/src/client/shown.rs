@@ -100,27 +100,31 @@ pub(super) fn blocks(result: &Value, paint: Paint) -> String {
     let blocks: Vec<&Value> = result["content"].as_array().into_iter().flatten().collect();
     match result.get("structuredContent") {
         Some(structured) if blocks.is_empty() => format!("{structured:#}\n"),
+        _ if result["isError"] == true => {
+            blocks.into_iter().map(|one| problem(one, paint)).collect()
+        }
         _ => blocks.into_iter().map(|one| block(one, paint)).collect(),
     }
+}
+
+/// Renders a content block of an error: each invalid field on its own line, if it is a list of these.
+fn problem(one: &Value, paint: Paint) -> String {
+    let invalid = fields(one["text"].as_str().unwrap_or_default());
+    if invalid.is_empty() {
+        return block(one, paint);
+    }
+    let lines = invalid
+        .iter()
+        .map(|field| format!("{}\n", field.shown(paint)));
+    lines.collect()
 }
 
 /// Renders a content block.
 pub(super) fn block(block: &Value, paint: Paint) -> String {
     let of = |member: &str| clean(block[member].as_str().unwrap_or_default());
-    let size = || block["data"].as_str().map_or(0, |data| data.len() / 4 * 3);
+    let size = || block["data"].as_str().map_or(0, decoded_len);
     match block["type"].as_str().unwrap_or_default() {
-        "text" => {
-            let text = of("text");
-            let invalid = fields(&text);
-            if invalid.is_empty() {
-                format!("{text}\n")
-            } else {
-                invalid
-                    .iter()
-                    .map(|field| format!("{}\n", field.shown(paint)))
-                    .collect()
-            }
-        }
+        "text" => format!("{}\n", of("text")),
         kind @ ("image" | "audio") => {
             let placeholder = format!("[{kind}: {}, {} bytes]", of("mimeType"), size());
             format!("{}\n", paint.dim(placeholder))
@@ -136,9 +140,7 @@ pub(super) fn contents_of(contents: &Value, paint: Paint) -> String {
     match contents["text"].as_str() {
         Some(text) => format!("{}\n", clean(text)),
         None => {
-            let size = contents["blob"]
-                .as_str()
-                .map_or(0, |blob| blob.len() / 4 * 3);
+            let size = contents["blob"].as_str().map_or(0, decoded_len);
             let kind = contents["mimeType"].as_str().unwrap_or("bytes");
             let placeholder = format!(
                 "[{}: {}, {size} bytes]",
@@ -148,6 +150,11 @@ pub(super) fn contents_of(contents: &Value, paint: Paint) -> String {
             format!("{}\n", paint.dim(placeholder))
         }
     }
+}
+
+/// Returns the number of bytes that Base64 text stands for.
+fn decoded_len(text: &str) -> usize {
+    text.trim_end_matches('=').len() * 3 / 4
 }
 
 /// Error of one field.
@@ -264,6 +271,22 @@ mod tests {
             coloured.contains("\u{1b}[1;31mplace.0.x\u{1b}[0m: Required"),
             "{coloured}"
         );
+    }
+
+    #[test]
+    fn lists_of_fields_are_errors_only_in_errors() {
+        let text = r#"2 files: [{"path": "a", "message": "fix"}]"#;
+        let mut result = json!({"content": [{"type": "text", "text": text}]});
+        assert_eq!(blocks(&result, Paint::default()), format!("{text}\n"));
+        result["isError"] = true.into();
+        assert_eq!(blocks(&result, Paint::default()), "a: fix\n");
+    }
+
+    #[test]
+    fn sizes_are_of_the_decoded_bytes() {
+        for (text, bytes) in [("", 0), ("QQ==", 1), ("QUE=", 2), ("QUFB", 3), ("QQ", 1)] {
+            assert_eq!(decoded_len(text), bytes, "{text}");
+        }
     }
 
     #[test]

@@ -36,7 +36,9 @@ impl Edit<'_> {
             Syntax::Toml => self.toml(text)?,
         };
         // The text is edited, not written anew: this proves that all else in it is as it was.
-        if self.without_empty_table(parse(syntax, &changed)?) != self.without_empty_table(expected)
+        let after = parse(syntax, &changed).ok();
+        if after.map(|after| self.without_empty_table(after))
+            != Some(self.without_empty_table(expected))
         {
             return Err(
                 "the entry is written in a form that cannot be edited safely; change it by hand"

@@ -80,6 +80,22 @@ fn a_toml_file_keeps_all_other_tables() {
 }
 
 #[test]
+fn an_entry_that_cannot_be_edited_is_said_to_be_one() {
+    let entry = json!({ "url": "http://127.0.0.1:3000/mcp" });
+    let edit = Edit {
+        table: "mcp_servers",
+        ..added(&entry)
+    };
+    for text in [
+        "[mcp_servers]\nlongshore = { url = \"x\" }\n",
+        "a = \"\"\"\n[mcp_servers.longshore]\n\"\"\"\n",
+    ] {
+        let refused = edit.apply(Syntax::Toml, text).unwrap_err();
+        assert!(refused.contains("by hand"), "{refused}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_stays_as_it_is() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join(".claude.json");

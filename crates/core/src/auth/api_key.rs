@@ -419,6 +419,15 @@ impl Holder {
 
 const BAD_NAME: &str = "the name of a key's holder has 1 to 64 characters of A-Z, a-z, 0-9, '_', '-', '.', '@' and '+'";
 
+/// Checks the name of a key's holder.
+///
+/// # Errors
+///
+/// The error says which names are valid.
+pub fn check_holder(name: &str) -> Result<(), &'static str> {
+    is_name(name).then_some(()).ok_or(BAD_NAME)
+}
+
 fn is_name(name: &str) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || b"_-.@+".contains(&b);
     (1..=64).contains(&name.len()) && name.bytes().all(good)

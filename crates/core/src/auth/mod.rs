@@ -31,7 +31,7 @@ mod credential_cache;
 mod store_backoff;
 
 pub use api_key::ApiKeys;
-pub use api_key::{KeyHash, new_key};
+pub use api_key::{KeyHash, check_holder, new_key};
 pub use authenticator::Authenticator;
 pub use builder::{Authentication, EndpointScopes, ServerFacts};
 pub use certificate::CertificateConfig;

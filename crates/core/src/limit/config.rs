@@ -71,7 +71,7 @@ pub struct LimitConfig {
     /// one address of unauthenticated clients, may use half of it. Responses below 64 KiB do not count. 0 for no
     /// limit. If unset: a quarter of `limits.memory_bytes`, or 268435456 if memory is not limited.
     pub response_bytes: Option<u64>,
-    /// Maximum number of addresses or principals to track, for each kind of limit; each takes 16 bytes.
+    /// Maximum number of addresses or principals to track, for each kind of limit, up to 10000000; each takes 16 bytes.
     pub buckets: usize,
     /// Apply rates to all replicas together. Replicas exchange their counts several times a second through the shared
     /// state; requires `state.url` and `seal.keys`. Concurrency limits still apply to each replica.
@@ -154,6 +154,9 @@ impl Default for LimitConfig {
     }
 }
 
+/// Maximum number of buckets: they are allocated together.
+const BUCKETS_MAX: usize = 10_000_000;
+
 impl LimitConfig {
     /// Returns the bounds of the queue for calls without a permit.
     pub(super) fn waiting(&self) -> Queue {
@@ -211,8 +214,8 @@ impl LimitConfig {
             let problem = "it must be between limits.memory_high_percent and 100";
             return Some(("limits.memory_critical_percent".to_owned(), problem));
         }
-        (self.buckets == 0).then(|| {
-            let problem = "it is 0; set it to at least 1";
+        (!(1..=BUCKETS_MAX).contains(&self.buckets)).then(|| {
+            let problem = "set it to 1 to 10000000";
             ("limits.buckets".to_owned(), problem)
         })
     }
@@ -249,6 +252,22 @@ impl ToolLimitConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_fit_into_memory() {
+        for (buckets, fits) in [
+            (0, false),
+            (1, true),
+            (10_000_000, true),
+            (usize::MAX, false),
+        ] {
+            let config = LimitConfig {
+                buckets,
+                ..LimitConfig::default()
+            };
+            assert_eq!(config.problem().is_none(), fits, "{buckets}");
+        }
+    }
 
     #[test]
     fn rates_that_are_none_are_told() {

@@ -1,9 +1,10 @@
 //! Child processes: in a group of their own, within limits, and never left behind. And what else of a process takes
 //! `unsafe`, which is nowhere but here.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tokio::process::Command;
@@ -62,6 +63,24 @@ impl Limits {
     }
 }
 
+/// Groups that are not dropped yet, by their marks.
+static GROUPS: Mutex<BTreeMap<String, Option<Pid>>> = Mutex::new(BTreeMap::new());
+
+fn groups() -> MutexGuard<'static, BTreeMap<String, Option<Pid>>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all children and their descendants, for a process that exits at once and drops nothing.
+pub fn kill_all() {
+    let groups = std::mem::take(&mut *groups());
+    for leader in groups.values().flatten() {
+        let _ = rustix::process::kill_process_group(*leader, Signal::KILL);
+    }
+    for mark in groups.keys() {
+        kill_marked(mark);
+    }
+}
+
 /// The variable by which a child's descendants are known, even where they have left its group and its session.
 const MARK: &str = "CHILD_OF_LONGSHORE";
 
@@ -101,6 +120,7 @@ impl ProcessGroupBuilder {
         let leader = id
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw);
+        groups().insert(self.mark.clone(), leader);
         Group {
             leader,
             strays: Some(Strays { mark: self.mark }),
@@ -112,6 +132,9 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill_group();
         let strays = self.strays.take();
+        if let Some(strays) = &strays {
+            groups().remove(&strays.mark);
+        }
         // A runtime that is ending drops what it does not run any more, which does the same here.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn_blocking(move || drop(strays));

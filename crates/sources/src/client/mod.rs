@@ -90,6 +90,9 @@ pub struct Options {
     pub lifecycle_cache: LifecycleCache,
 }
 
+/// Longest timeout: a later point in time can exceed the range of a clock.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 impl Default for Options {
     fn default() -> Self {
         Self {

@@ -21,7 +21,7 @@ use super::wire::Params;
 use super::wire::RequestMeta;
 use super::{
     Client, DISCOVER, Initialized, Link, OPENS, Options, PROBES_MAX, PROGRAM_PROBE, ServerInfo,
-    Target,
+    TIMEOUT_MAX, Target,
 };
 use crate::net::{self};
 use crate::protocol::{Implementation, Revision};
@@ -32,7 +32,10 @@ impl Client {
     /// # Errors
     ///
     /// The server is not reachable, or does not speak MCP.
-    pub async fn connect(target: Target, options: Options) -> Result<Self, ClientError> {
+    pub async fn connect(target: Target, mut options: Options) -> Result<Self, ClientError> {
+        for limit in [&mut options.connect_timeout, &mut options.request_timeout] {
+            *limit = (*limit).min(TIMEOUT_MAX);
+        }
         let limit = options.connect_timeout;
         timeout(limit, Self::open(&target, options))
             .await

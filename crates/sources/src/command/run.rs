@@ -214,7 +214,9 @@ async fn read_all(
     bytes: &mut Vec<u8>,
 ) -> std::io::Result<()> {
     if let Some(from) = from {
-        from.take(max as u64 + 1).read_to_end(bytes).await?;
+        from.take((max as u64).saturating_add(1))
+            .read_to_end(bytes)
+            .await?;
     }
     if max < bytes.len() {
         return Err(std::io::ErrorKind::FileTooLarge.into());

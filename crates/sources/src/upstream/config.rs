@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;
 
-use crate::client::{Lifecycle, Target};
+use crate::client::{Lifecycle, TIMEOUT_MAX, Target};
 use crate::environment::{Conflicts, Secret};
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
 use crate::source::credentials::{AuthConfig, Credentials, Means};
@@ -200,6 +200,11 @@ pub struct UpstreamError {
 }
 
 impl UpstreamError {
+    /// Returns the problem without the name of the setting.
+    pub fn into_problem(self) -> String {
+        self.problem
+    }
+
     pub(super) fn down(name: &str, problem: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -218,7 +223,7 @@ impl UpstreamConfig {
     /// Returns the timeout of a call.
     pub(super) fn timeout(&self) -> Duration {
         let seconds = self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
-        Duration::from_secs(seconds.max(1))
+        Duration::from_secs(seconds.max(1)).min(TIMEOUT_MAX)
     }
 
     /// Returns a digest of the settings that the lists depend on, which does not reveal secrets.

@@ -36,6 +36,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::catalog::{Announcer, Catalog, RejectedItem, SourceItems, StartingSource};
+use crate::client::TIMEOUT_MAX;
 use crate::net::{self, Background, BulkheadStats, OnFailure};
 use crate::seal::KeyRing;
 use crate::source::parts::SourceParts;
@@ -187,7 +188,7 @@ impl Upstreams {
             memory: Memory::new(folder),
             background,
             asked: AtomicBool::new(false),
-            patience,
+            patience: patience.min(TIMEOUT_MAX),
             news: Arc::default(),
             attending: Mutex::default(),
         })

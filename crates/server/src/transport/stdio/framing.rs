@@ -5,6 +5,8 @@ use std::io::{self, BufRead, Read as _, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::too_large::Ends;
+
 /// Message framing on a byte stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -23,10 +25,20 @@ pub enum Framing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     Message(Vec<u8>),
-    /// Larger than allowed; the contents were skipped.
-    TooLarge,
+    /// Larger than allowed; only the beginning and the end were kept.
+    TooLarge(Ends),
     /// An invalid frame. The start of the next one is unknown.
     Broken(&'static str),
+}
+
+impl Frame {
+    /// Size of the message.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Message(message) => message.len(),
+            Self::TooLarge(_) | Self::Broken(_) => 0,
+        }
+    }
 }
 
 /// Maximum number and length of header lines.
@@ -86,13 +98,11 @@ impl Framing {
 
 fn read_line_frame(input: &mut impl BufRead, max: usize) -> io::Result<Option<Frame>> {
     loop {
-        let Some(line) = read_line(input, max)? else {
-            return Ok(None);
-        };
-        match line {
-            Some(line) if line.trim_ascii().is_empty() => {}
-            Some(line) => return Ok(Some(Frame::Message(line))),
-            None => return Ok(Some(Frame::TooLarge)),
+        match read_line(input, max)? {
+            None => return Ok(None),
+            Some(Ok(line)) if line.trim_ascii().is_empty() => {}
+            Some(Ok(line)) => return Ok(Some(Frame::Message(line))),
+            Some(Err(ends)) => return Ok(Some(Frame::TooLarge(ends))),
         }
     }
 }
@@ -102,8 +112,8 @@ fn read_length_frame(input: &mut impl BufRead, max: usize) -> io::Result<Option<
     for _ in 0..HEADER_LINES_MAX {
         let line = match read_line(input, HEADER_LINE_MAX)? {
             None => return Ok(None),
-            Some(None) => return Ok(Some(Frame::Broken("a header line is too long"))),
-            Some(Some(line)) => line,
+            Some(Err(_)) => return Ok(Some(Frame::Broken("a header line is too long"))),
+            Some(Ok(line)) => line,
         };
         let line = line.trim_ascii();
         if line.is_empty() {
@@ -131,8 +141,9 @@ fn read_length_frame(input: &mut impl BufRead, max: usize) -> io::Result<Option<
 
 fn read_exactly(input: &mut impl BufRead, length: u64, max: usize) -> io::Result<Option<Frame>> {
     if length > max as u64 {
-        let skipped = io::copy(&mut input.take(length), &mut io::sink())?;
-        return Ok((skipped == length).then_some(Frame::TooLarge));
+        let mut ends = Ends::default();
+        let skipped = io::copy(&mut input.take(length), &mut ends)?;
+        return Ok((skipped == length).then_some(Frame::TooLarge(ends)));
     }
     let mut message = Vec::new();
     input.take(length).read_to_end(&mut message)?;
@@ -141,10 +152,9 @@ fn read_exactly(input: &mut impl BufRead, length: u64, max: usize) -> io::Result
 
 /// Reads a line without its terminator. Returns `None` at the end of the input.
 ///
-/// A line longer than `max` is `Some(None)`; at most `max` bytes are buffered.
-fn read_line(input: &mut impl BufRead, max: usize) -> io::Result<Option<Option<Vec<u8>>>> {
-    let mut line = Vec::new();
-    let mut too_long = false;
+/// Of a line longer than `max`, only the ends are returned; at most `max` bytes are buffered.
+fn read_line(input: &mut impl BufRead, max: usize) -> io::Result<Option<Result<Vec<u8>, Ends>>> {
+    let mut line = Ok(Vec::new());
     let mut any = false;
     loop {
         let available = match input.fill_buf() {
@@ -153,21 +163,25 @@ fn read_line(input: &mut impl BufRead, max: usize) -> io::Result<Option<Option<V
             Err(e) => return Err(e),
         };
         if available.is_empty() {
-            return Ok(any.then_some((!too_long).then_some(line)));
+            return Ok(any.then_some(line));
         }
         any = true;
         let end = available.iter().position(|b| *b == b'\n');
         let part = &available[..end.unwrap_or(available.len())];
-        if line.len() + part.len() > max {
-            too_long = true;
-            line = Vec::new();
-        } else if !too_long {
-            line.extend_from_slice(part);
+        match &mut line {
+            Ok(whole) if whole.len() + part.len() > max => {
+                let mut ends = Ends::default();
+                ends.add(whole);
+                ends.add(part);
+                line = Err(ends);
+            }
+            Ok(whole) => whole.extend_from_slice(part),
+            Err(ends) => ends.add(part),
         }
         let used = part.len() + usize::from(end.is_some());
         input.consume(used);
         if end.is_some() {
-            return Ok(Some((!too_long).then_some(line)));
+            return Ok(Some(line));
         }
     }
 }
@@ -232,17 +246,16 @@ mod tests {
     #[test]
     fn what_is_too_large_is_read_over_and_not_kept() {
         let line = format!("{}\n{{}}\n", "x".repeat(1000));
-        assert_eq!(
-            read_all(line.as_bytes(), 100, 64).1,
-            [Frame::TooLarge, Frame::Message(b"{}".to_vec())]
+        let rest = Frame::Message(b"{}".to_vec());
+        assert!(
+            matches!(&read_all(line.as_bytes(), 100, 64).1[..], [Frame::TooLarge(_), last] if *last == rest)
         );
         let framed = format!(
             "Content-Length: 1000\r\n\r\n{}Content-Length: 2\r\n\r\n{{}}",
             "x".repeat(1000)
         );
-        assert_eq!(
-            read_all(framed.as_bytes(), 100, 64).1,
-            [Frame::TooLarge, Frame::Message(b"{}".to_vec())]
+        assert!(
+            matches!(&read_all(framed.as_bytes(), 100, 64).1[..], [Frame::TooLarge(_), last] if *last == rest)
         );
     }
 

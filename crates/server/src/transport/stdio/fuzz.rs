@@ -3,6 +3,7 @@
 use std::io::BufReader;
 
 use super::framing::{Frame, Framing};
+use super::too_large::Ends;
 
 /// Maximum size of a message.
 const MAX: usize = 64;
@@ -34,7 +35,7 @@ pub fn framing_holds(input: &[u8]) {
         .iter()
         .filter_map(|frame| match frame {
             Frame::Message(message) => Some(message),
-            Frame::TooLarge | Frame::Broken(_) => None,
+            Frame::TooLarge(_) | Frame::Broken(_) => None,
         })
         .collect();
     assert!(
@@ -76,7 +77,11 @@ fn lines(input: &[u8]) -> Vec<Frame> {
     let lines = input.split(|b| *b == b'\n');
     lines
         .filter_map(|line| match line {
-            line if MAX < line.len() => Some(Frame::TooLarge),
+            line if MAX < line.len() => {
+                let mut ends = Ends::default();
+                ends.add(line);
+                Some(Frame::TooLarge(ends))
+            }
             line if line.trim_ascii().is_empty() => None,
             line => Some(Frame::Message(line.to_vec())),
         })
