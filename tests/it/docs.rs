@@ -490,3 +490,39 @@ fn keys_that_the_documents_show_open_nothing() {
     // Checks that the search finds the known examples.
     assert!(2 < seals, "{seals}");
 }
+
+#[test]
+fn the_build_context_of_the_image_has_the_scripts_of_its_build() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("text");
+    let ignored = read(".dockerignore");
+    let is_kept = |path: &str| {
+        let kept = ignored.lines().filter_map(|line| line.strip_prefix('!'));
+        kept.into_iter().any(|kept| match kept.split_once('*') {
+            Some((start, end)) => path.starts_with(start) && path.ends_with(end),
+            None => path == kept,
+        })
+    };
+    let mut scripts = vec![
+        "deploy/program.sh".to_owned(),
+        "deploy/rootfs.sh".to_owned(),
+    ];
+    let mut next = 0;
+    while let Some(script) = scripts.get(next).cloned() {
+        next += 1;
+        assert!(is_kept(&script), "{script}");
+        // Those that it runs.
+        let text = read(&script);
+        for name in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.') {
+            let path = format!("deploy/{name}");
+            let is_script = name.ends_with(".sh") || name.ends_with(".pl");
+            if is_script && root.join(&path).is_file() && !scripts.contains(&path) {
+                scripts.push(path);
+            }
+        }
+    }
+    assert!(
+        scripts.contains(&"deploy/order.pl".to_owned()),
+        "{scripts:?}"
+    );
+}

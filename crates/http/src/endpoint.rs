@@ -15,8 +15,8 @@ use super::connection::Event;
 use super::context::{Origin, RequestContext};
 use super::headers::Summary;
 use super::rejection::HttpError;
-use crate::limit::Limit;
-use crate::net::{Body, Reader};
+use crate::limit::{LARGE_BYTES, Limit, LimitExceeded};
+use crate::net::{Body, ReadError, Reader};
 use crate::server::{MaybeReady, Server, VersionHeader};
 use crate::telemetry::CountedTransport;
 
@@ -54,6 +54,7 @@ impl Endpoint {
     pub(super) fn begin_body(&self, body: &Body) -> Result<BodyReader, HttpError> {
         Ok(BodyReader {
             reader: Reader::new(body, self.config.limits.body_bytes)?,
+            counted: 0,
             watch: None,
         })
     }
@@ -126,6 +127,8 @@ impl Endpoint {
 /// application, it has a timer.
 pub(super) struct BodyReader {
     reader: Reader,
+    /// Bytes that were counted as memory.
+    counted: usize,
     /// Allocated only on demand, since the body mostly arrives with the head.
     watch: Option<Box<StreamWatch>>,
 }
@@ -174,15 +177,37 @@ impl BodyReader {
         let read = self.reader.poll(cx, body);
         let read = match origin.connection.is_ambiguous() {
             true => Err(HttpError::Framing),
-            false => match read {
-                Poll::Ready(body) => body.map_err(HttpError::from),
-                Poll::Pending => Err(HttpError::BodyTooSlow(ready!(self.overdue(cx, origin)))),
+            false => match (self.count(&read, origin), read) {
+                (Err(refused), _) => Err(HttpError::Limited(refused)),
+                (Ok(()), Poll::Ready(body)) => body.map_err(HttpError::from),
+                (Ok(()), Poll::Pending) => {
+                    Err(HttpError::BodyTooSlow(ready!(self.overdue(cx, origin))))
+                }
             },
         };
         if let Some(connection) = origin.connection.local() {
             connection.apply(Event::BodyRead);
         }
         Poll::Ready(read)
+    }
+
+    /// Counts what has been read of a large body, which needs memory.
+    #[inline]
+    fn count(
+        &mut self,
+        read: &Poll<Result<Bytes, ReadError>>,
+        origin: &Origin<'_>,
+    ) -> Result<(), LimitExceeded> {
+        let received = match read {
+            Poll::Ready(Ok(body)) => body.len(),
+            _ => self.reader.received(),
+        };
+        let new = received.saturating_sub(self.counted);
+        if new < LARGE_BYTES {
+            return Ok(());
+        }
+        self.counted = received;
+        origin.router.endpoint.server.limits.receive(new)
     }
 
     /// Completes with the limit of time that the body has exceeded.

@@ -22,6 +22,7 @@ use longshore::client::Lifecycle;
 use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
+use crate::lasting::becomes;
 use crate::support::{Running, Serve};
 
 fn stdio(script: &str) -> UpstreamConfig {
@@ -283,6 +284,42 @@ fn one_that_is_missing_does_not_keep_the_others_away() {
         .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .receive();
     assert_eq!(health.status, 200);
+}
+
+#[test]
+fn one_that_has_gone_is_down_until_it_is_back() {
+    let demo = |port| {
+        let demo = Serve::new().configured(|c| c.toolsets.push("demo".to_owned()));
+        demo.configured(|c| c.http.port = port).start()
+    };
+    let upstreams = [demo(0), demo(0)];
+    let ports = upstreams
+        .each_ref()
+        .map(|upstream| upstream.address().port());
+    let server = behind([
+        ("modern", http(&upstreams[0])),
+        ("legacy", with_sessions(&upstreams[1])),
+    ])
+    .start();
+    let call = |name: &str| {
+        let echo = json!({"name": format!("{name}__echo"), "arguments": {"message": "here"}});
+        result(&server, "2025-11-25", "tools/call", echo)
+    };
+    let health = || {
+        let request = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        server.connect().send(request).receive().json()
+    };
+    for name in ["modern", "legacy"] {
+        assert_eq!(call(name)["content"][0]["text"], "here");
+    }
+    drop(upstreams);
+    for name in ["modern", "legacy"] {
+        assert_eq!(call(name)["isError"], true);
+    }
+    assert_eq!(health()["upstreams_down"], 2);
+    // No call tells that they have returned.
+    let _upstreams = ports.map(demo);
+    becomes(|| health()["upstreams_down"] == 0);
 }
 
 #[test]

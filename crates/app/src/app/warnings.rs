@@ -1,7 +1,7 @@
 //! Warnings at start about settings that may not have the intended effect.
 
 use crate::auth::{Authentication, PolicyConfig};
-use crate::config::{Config, open_to_others};
+use crate::config::{Config, open_to_others_in_container};
 use crate::transport::http::HttpConfig;
 
 /// Warns of rules for API keys that do not exist. Either the key follows later, or the name is misspelled.
@@ -22,7 +22,7 @@ pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
 
 /// Warns of secrets that others can read. Outside of a container the server does not start with them.
 pub(super) fn warn_of_open_secrets(config: &Config) {
-    for (setting, path) in open_to_others(config) {
+    for (setting, path) in open_to_others_in_container(config) {
         tracing::warn!(
             setting,
             path = %path.display(),

@@ -41,7 +41,7 @@ pub use log::{LogConfig, LogFormat};
 pub use reference::{ReferencePage, reference, reference_index};
 pub use schema::{Reload, Setting, schema, settings};
 pub(crate) use validate::{
-    is_exposed, is_public, open_to_others, validate_bound, validate_features,
+    is_exposed, is_public, open_to_others_in_container, validate_bound, validate_features,
 };
 pub use value::Origin;
 pub use watch::Watch;

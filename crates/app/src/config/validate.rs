@@ -222,7 +222,7 @@ pub(crate) fn validate_bound(
 }
 
 /// Returns the settings that name files and folders with secrets which others on the machine can read.
-pub(crate) fn open_to_others(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
+fn open_to_others(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
     let all = [
         ("auth.api_keys_file", &config.auth.api_keys_file),
         ("auth.api_keys_dir", &config.auth.api_keys_dir),
@@ -232,6 +232,20 @@ pub(crate) fn open_to_others(config: &Config) -> impl Iterator<Item = (&'static 
     let named = all.into_iter();
     let named = named.filter_map(|(setting, path)| Some((setting, path.as_deref()?)));
     named.filter(|(_, path)| is_open_to_others(path))
+}
+
+/// Like [`open_to_others`], for a container. The folder of a mounted Secret is open to all, whatever the modes of its files
+/// are, so that these decide.
+pub(crate) fn open_to_others_in_container(
+    config: &Config,
+) -> impl Iterator<Item = (&'static str, &Path)> {
+    open_to_others(config).filter(|(_, path)| match std::fs::read_dir(path) {
+        Ok(folder) => {
+            let mut files = folder.flatten().map(|entry| entry.path());
+            files.any(|file| file.is_file() && is_open_to_others(&file))
+        }
+        Err(_) => true,
+    })
 }
 
 /// Returns true if users outside the owner and the group have access to a file or folder. Missing files are reported
@@ -254,6 +268,31 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn of_a_mounted_folder_of_secrets_the_files_decide() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        // As the kubelet lays it out.
+        let version = folder.path().join("..1");
+        std::fs::create_dir(&version).expect("created");
+        std::fs::write(version.join("alice"), "").expect("written");
+        symlink("..1", folder.path().join("..data")).expect("linked");
+        symlink("..data/alice", folder.path().join("alice")).expect("linked");
+        set(folder.path(), 0o1777);
+        let mut config = Config::default();
+        config.auth.api_keys_dir = Some(folder.path().to_owned());
+        for (mode, count) in [(0o440, 0), (0o444, 1)] {
+            set(&version.join("alice"), mode);
+            assert_eq!(open_to_others_in_container(&config).count(), count);
+            assert_eq!(open_to_others(&config).count(), 1);
+        }
+    }
 
     #[test]
     fn an_address_that_was_handed_over_is_checked_like_one_that_is_configured() {

@@ -222,7 +222,10 @@ impl ApiKeys {
                 tracing::info!(keys = table.0.len(), "API keys were reloaded");
                 if table.0.is_empty() {
                     tracing::error!(
-                        setting = "auth.api_keys_file",
+                        setting = match self.file {
+                            Some(_) => "auth.api_keys_file",
+                            None => "auth.api_keys_dir",
+                        },
                         "no API key is left: every API key is rejected (401) until one is added"
                     );
                 }

@@ -1,5 +1,7 @@
 //! Memory pressure and its thresholds.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use super::LimitConfig;
 
 /// Level of memory pressure.
@@ -62,6 +64,48 @@ impl Pressure {
     }
 }
 
+/// Memory for the bodies of large requests between two measurements, in which the use can pass the limit.
+#[derive(Debug)]
+pub(super) struct BodyMemory {
+    /// Bytes that may arrive from one measurement to the next; `u64::MAX` without a limit.
+    room: AtomicU64,
+    /// Bytes that have arrived since the last one.
+    arrived: AtomicU64,
+}
+
+/// Number of copies of a body that may exist: as received, as parsed, and in the response.
+const COPIES: u64 = 4;
+
+impl Default for BodyMemory {
+    fn default() -> Self {
+        Self {
+            room: AtomicU64::new(u64::MAX),
+            arrived: AtomicU64::new(0),
+        }
+    }
+}
+
+impl BodyMemory {
+    /// Applies a measurement of the bytes in use, which includes what has arrived before.
+    pub(super) fn measured(&self, config: &LimitConfig, in_use: u64) {
+        let room = match config.memory_bytes {
+            0 => u64::MAX,
+            limit => {
+                let critical = limit / 100 * u64::from(config.memory_critical_percent);
+                critical.saturating_sub(in_use) / COPIES
+            }
+        };
+        self.room.store(room, Relaxed);
+        self.arrived.store(0, Relaxed);
+    }
+
+    /// Counts bytes that have arrived. Returns false if there is no room for them.
+    pub(super) fn take(&self, bytes: u64) -> bool {
+        let room = self.room.load(Relaxed);
+        room == u64::MAX || self.arrived.fetch_add(bytes, Relaxed) + bytes <= room
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
@@ -101,6 +145,29 @@ mod tests {
             }
         }
         assert_eq!(limits.look_at_memory(|| None), Pressure::None);
+    }
+
+    #[test]
+    fn bodies_that_arrive_between_measurements_stay_within_what_is_free() {
+        let mut config = LimitConfig {
+            memory_bytes: 1000,
+            ..LimitConfig::default()
+        };
+        let limits = Limits::new(&config, &Metrics::default());
+        assert!(limits.receive(1 << 20).is_ok(), "nothing is known yet");
+        // 400 up to the critical level, for four copies.
+        limits.look_at_memory(|| Some(500));
+        assert!(limits.receive(60).is_ok() && limits.receive(40).is_ok());
+        let refused = limits.receive(1).expect_err("no room");
+        assert_eq!(refused.limit, Limit::Memory);
+        limits.look_at_memory(|| Some(500));
+        assert!(limits.receive(100).is_ok());
+        limits.look_at_memory(|| Some(2000));
+        assert!(limits.receive(1).is_err());
+        config.memory_bytes = 0;
+        limits.take_on(&config);
+        limits.look_at_memory(|| unreachable!("nobody asks"));
+        assert!(limits.receive(1 << 20).is_ok());
     }
 
     #[test]

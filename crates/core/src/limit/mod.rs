@@ -33,6 +33,7 @@ use concurrency::{ConcurrencyLimit, Permit};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
 pub use limit_metrics::Limit;
 pub use limit_metrics::{LimitCounters, SectionHits};
+use memory::BodyMemory;
 pub use memory::Pressure;
 pub use rate_sync::RateSync;
 pub use rejected::LimitExceeded;
@@ -48,6 +49,8 @@ pub struct Limits {
     rules: ArcSwap<ActiveLimits>,
     /// A [`Pressure`].
     memory: Arc<AtomicU8>,
+    /// Memory of request bodies that have just arrived.
+    bodies: BodyMemory,
     /// Memory of responses that wait to be read.
     responses: ResponseMemory,
     /// Connection to other replicas, if rates can be shared.
@@ -76,6 +79,7 @@ impl Limits {
             hits: Arc::new(LimitCounters::new(metrics)),
             rules: ArcSwap::from_pointee(ActiveLimits::new(config, None, None)),
             memory: Arc::default(),
+            bodies: BodyMemory::default(),
             responses: ResponseMemory::default(),
             reach: None,
             busy: Arc::default(),
@@ -167,12 +171,26 @@ impl Limits {
         // Without a limit the use is not read; an unknown use counts as none.
         let in_use = (limit != 0).then(in_use).flatten().unwrap_or_default();
         let found = Pressure::find(&rules.config, in_use);
+        self.bodies.measured(&rules.config, in_use);
         let before = Pressure::of(self.memory.swap(found as u8, Relaxed));
         if before != found {
             self.note();
             found.record(limit, in_use);
         }
         found
+    }
+
+    /// Admits further bytes of a large request body.
+    ///
+    /// # Errors
+    ///
+    /// Since the last measurement, more have arrived than the free memory is sufficient for.
+    pub fn receive(&self, bytes: usize) -> Result<(), LimitExceeded> {
+        match self.bodies.take(bytes as u64) {
+            true => Ok(()),
+            // The caller that rejects the request counts it.
+            false => Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY)),
+        }
     }
 
     /// Admits a request whose sender is known.

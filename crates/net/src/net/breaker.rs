@@ -41,7 +41,7 @@ pub enum BreakerState {
     Passing,
     /// All calls are rejected.
     Tripped,
-    /// One probe call is in progress.
+    /// One call probes: it is in progress, or the next one does.
     Probing,
 }
 
@@ -112,10 +112,14 @@ impl Breaker {
 
     /// Returns the current state.
     pub fn state(&self) -> BreakerState {
+        self.state_at(Instant::now())
+    }
+
+    fn state_at(&self, now: Instant) -> BreakerState {
         match self.state {
             State::Passing { .. } => BreakerState::Passing,
-            State::Tripped { .. } => BreakerState::Tripped,
-            State::Probing { .. } => BreakerState::Probing,
+            State::Tripped { until } if now < until => BreakerState::Tripped,
+            State::Tripped { .. } | State::Probing { .. } => BreakerState::Probing,
         }
     }
 }
@@ -239,7 +243,9 @@ mod tests {
         assert!(!breaker.failed(at(0), 1.0) && !breaker.failed(at(0), 1.0));
         assert_eq!(breaker.enter(at(0)), Ok(()));
         assert!(breaker.failed(at(0), 1.0));
-        assert_eq!(breaker.state(), BreakerState::Tripped);
+        assert_eq!(breaker.state_at(at(999)), BreakerState::Tripped);
+        // Without calls, nothing is rejected any more.
+        assert_eq!(breaker.state_at(at(1000)), BreakerState::Probing);
         assert_eq!(breaker.enter(at(400)), Err(Duration::from_millis(600)));
         assert!(
             !breaker.failed(at(500), 1.0),

@@ -117,6 +117,11 @@ impl ClientError {
         !self.may_have_happened() || matches!(self, Self::Status { .. })
     }
 
+    /// Returns true if no connection to the server came about, for whichever caller.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Http(error) if error.is_unreachable())
+    }
+
     /// Returns true if the reason lies with the caller, so that others are not affected.
     pub(crate) fn concerns_caller(&self) -> bool {
         matches!(self, Self::CallerCredentials(_) | Self::LoginNeeded { .. })

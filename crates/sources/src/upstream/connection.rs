@@ -290,9 +290,12 @@ impl Upstream {
         true
     }
 
-    /// Returns true if none of its items are listed, so that no call would detect its recovery.
+    /// Returns true if a connection is tried without a call: none of its items are listed, so that no call would detect
+    /// its recovery, or it is reported as down. A program is listed as long as it is down, and started for calls only.
     pub(super) fn is_missed(&self) -> bool {
-        !self.is_awaited() && (self.known.load().is_none() || self.hidden.load(Ordering::Relaxed))
+        let is_listed = self.known.load().is_some() && !self.hidden.load(Ordering::Relaxed);
+        let is_remote = matches!(self.target, Target::Url { .. });
+        !self.is_awaited() && (!is_listed || is_remote && self.upkeep.has_failed())
     }
 
     /// Hides or lists the items, depending on the server's state. Returns true if that has changed.

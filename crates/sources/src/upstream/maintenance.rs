@@ -18,8 +18,8 @@ use crate::net::{Backoff, chance};
 const SETTLES: Duration = Duration::from_millis(50);
 /// Minimum interval between listing requests to an upstream that changes frequently.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Backoff of listing requests that failed, and of reconnections to an unreachable upstream whose tools are not listed,
-/// and which no call would therefore try.
+/// Backoff of listing requests that failed, and of reconnections to an upstream that cannot be reached, if no call would
+/// try them or it has a URL.
 const RETRY: Backoff = Backoff {
     base: Duration::from_secs(5),
     max: Duration::from_secs(300),

@@ -144,13 +144,17 @@ async fn lifecycles(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
     lifecycles
 }
 
+const HOST_ADVICE: &str = "the server does not accept this host name: add it to http.allowed_hosts, or have the proxy pass on the Host header of the client";
+
 fn refused(wire: &DiagnosedServer, seen: &CompleteResponse) -> Finding {
     let problem = format!("the response to `initialize` is {}", seen.summary());
+    let setting = &seen.json()["error"]["data"]["setting"];
     Finding::failure(AREA, "sessions", problem).advise(
         match seen.status {
+            403 if setting == "http.allowed_hosts" => HOST_ADVICE,
             401 | 403 if wire.token.is_none() => "put a token into the variable LONGSHORE_TOKEN, and run it again; Cloud Run: $(gcloud auth print-identity-token), or allUsers as roles/run.invoker; a web application firewall may reject clients that are not browsers",
             401 | 403 => "the token in LONGSHORE_TOKEN is rejected: its audience must be this server, and it needs the scopes of auth.oauth.scopes",
-            421 => "the server does not accept this host name: add it to http.allowed_hosts",
+            421 => HOST_ADVICE,
             406 | 415 => "a proxy changes Accept or Content-Type",
             413 => "nginx: client_max_body_size 4m",
             429 => "raise limits.initialize or limits.principal, or run it later",

@@ -205,7 +205,7 @@ impl Upstream {
                 Err(error) => error,
             };
             if let Ok(connected) = &connected
-                && error.ends_connection()
+                && (error.ends_connection() || error.is_unreachable())
             {
                 line.part_from(connected);
             }
@@ -275,6 +275,7 @@ pub(in super::super) fn report(pass: BulkheadPermit<'_>, line: &Line, error: Opt
         }
         Some(CallError::Client(error) | CallError::Apart(error)) if is_of_caller(error) => {}
         Some(CallError::Apart(_)) => pass.unreachable(),
+        Some(CallError::Client(error)) if error.is_unreachable() => pass.unreachable(),
         Some(_) => pass.failed(),
     }
 }
