@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    fn purpose<'a>(frame: ListingFrame<'a>) -> Purpose<'a> {
+    fn purpose(frame: ListingFrame<'_>) -> Purpose<'_> {
         Purpose {
             kind: Entry::CURSOR,
             endpoint: frame.endpoint,

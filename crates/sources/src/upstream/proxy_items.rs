@@ -90,10 +90,7 @@ pub(super) fn add(
     let mut links = Links::new(&upstream.name, keys, reads, given);
     let mut resources = Vec::new();
     for entry in &listing.resources {
-        match resource(entry, "uri") {
-            Ok(definition) if links.lists(&definition.uri) => {
-                rejected.add("resource", entry, "its URI is listed twice");
-            }
+        match listed(entry, "uri", &links) {
             Ok(mut definition) => {
                 let own = definition.uri.clone();
                 let prefix = names.uri(upstream, &own);
@@ -106,10 +103,7 @@ pub(super) fn add(
     }
     let mut templates = Vec::new();
     for entry in &listing.templates {
-        match resource(entry, "uriTemplate") {
-            Ok(definition) if links.lists(&definition.uri) => {
-                rejected.add("resource template", entry, "it is listed twice");
-            }
+        match listed(entry, "uriTemplate", &links) {
             Ok(mut definition) => {
                 let own = definition.uri.clone();
                 let prefix = names.uri(upstream, &own);
@@ -180,6 +174,15 @@ pub(super) fn add(
         upstream: Arc::clone(upstream),
         links,
         known,
+    }
+}
+
+/// Reads the entry of a resource or a template, unless an earlier one has its URI.
+fn listed(entry: &Value, uri: &str, links: &Links) -> Result<ResourceDefinition, String> {
+    let definition = resource(entry, uri)?;
+    match links.lists(&definition.uri) {
+        true => Err("it is listed twice".to_owned()),
+        false => Ok(definition),
     }
 }
 
