@@ -18,7 +18,7 @@ use super::rejection::HttpError;
 use crate::limit::{LARGE_BYTES, Limit, LimitExceeded};
 use crate::net::{Body, ReadError, Reader};
 use crate::server::{MaybeReady, Server, VersionHeader};
-use crate::telemetry::CountedTransport;
+use crate::telemetry::{CountedTransport, memory_bytes};
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -207,7 +207,8 @@ impl BodyReader {
             return Ok(());
         }
         self.counted = received;
-        origin.router.endpoint.server.limits.receive(new)
+        let limits = &origin.router.endpoint.server.limits;
+        limits.receive(new, memory_bytes)
     }
 
     /// Completes with the limit of time that the body has exceeded.

@@ -67,7 +67,7 @@ impl Pressure {
 /// Memory for the bodies of large requests between two measurements, in which the use can pass the limit.
 #[derive(Debug)]
 pub(super) struct BodyMemory {
-    /// Bytes that may arrive from one measurement to the next; `u64::MAX` without a limit.
+    /// Bytes that may arrive until the next measurement; `u64::MAX` without a limit.
     room: AtomicU64,
     /// Bytes that have arrived since the last one.
     arrived: AtomicU64,
@@ -154,20 +154,23 @@ mod tests {
             ..LimitConfig::default()
         };
         let limits = Limits::new(&config, &Metrics::default());
-        assert!(limits.receive(1 << 20).is_ok(), "nothing is known yet");
+        let unasked = || -> Option<u64> { unreachable!("nobody asks") };
+        assert!(
+            limits.receive(1 << 20, unasked).is_ok(),
+            "nothing is known yet"
+        );
         // 400 up to the critical level, for four copies.
         limits.look_at_memory(|| Some(500));
-        assert!(limits.receive(60).is_ok() && limits.receive(40).is_ok());
-        let refused = limits.receive(1).expect_err("no room");
+        assert!(limits.receive(60, unasked).is_ok() && limits.receive(40, unasked).is_ok());
+        let refused = limits.receive(10, || Some(880)).expect_err("no room");
         assert_eq!(refused.limit, Limit::Memory);
-        limits.look_at_memory(|| Some(500));
-        assert!(limits.receive(100).is_ok());
-        limits.look_at_memory(|| Some(2000));
-        assert!(limits.receive(1).is_err());
+        // Those before were freed.
+        assert!(limits.receive(100, || Some(500)).is_ok());
+        assert!(limits.receive(1, || Some(2000)).is_err());
         config.memory_bytes = 0;
         limits.take_on(&config);
-        limits.look_at_memory(|| unreachable!("nobody asks"));
-        assert!(limits.receive(1 << 20).is_ok());
+        assert!(limits.receive(1 << 20, || None).is_ok());
+        assert!(limits.receive(1 << 20, unasked).is_ok());
     }
 
     #[test]

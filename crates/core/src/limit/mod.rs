@@ -180,13 +180,23 @@ impl Limits {
         found
     }
 
-    /// Admits further bytes of a large request body.
+    /// Admits further bytes of a large request body. The memory in use is measured again once as many bytes have arrived as
+    /// the free memory was sufficient for, since most of them may have been freed.
     ///
     /// # Errors
     ///
-    /// Since the last measurement, more have arrived than the free memory is sufficient for.
-    pub fn receive(&self, bytes: usize) -> Result<(), LimitExceeded> {
-        match self.bodies.take(bytes as u64) {
+    /// The free memory is not sufficient for them.
+    pub fn receive(
+        &self,
+        bytes: usize,
+        in_use: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), LimitExceeded> {
+        let bytes = bytes as u64;
+        if self.bodies.take(bytes) {
+            return Ok(());
+        }
+        self.look_at_memory(in_use);
+        match self.bodies.take(bytes) {
             true => Ok(()),
             // The caller that rejects the request counts it.
             false => Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY)),
