@@ -158,6 +158,11 @@ impl ClientRequests {
         }
     }
 
+    /// Maximum time that a call waits for the response to one request.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.config.timeout_seconds)
+    }
+
     pub fn counts(&self) -> ClientRequestCounts {
         let c = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

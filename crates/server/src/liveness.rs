@@ -82,13 +82,17 @@ impl Liveness {
     async fn is_alive(&self, key: String) -> Result<bool, StateError> {
         let said = self.state.get(&key).await;
         let said = said.inspect_err(|_| self.clear_missing())?;
-        let mut missing = self.missing();
-        missing.retain(|_, missing| missing.last_checked.elapsed() < MISSING_TTL);
         if said.is_some() {
-            missing.remove(&key);
+            self.missing().remove(&key);
+            return Ok(true);
+        }
+        // A store that is full or read-only rejects the heartbeats of all replicas, so their absence means nothing.
+        if self.beat(self.key_of_probe()).await.is_err() {
+            self.clear_missing();
             return Ok(true);
         }
         let now = Instant::now();
+        let mut missing = self.missing();
         if MISSING_MAX <= missing.len() && !missing.contains_key(&key) {
             return Ok(true);
         }
@@ -110,12 +114,20 @@ impl Liveness {
         self.missing().clear();
     }
 
+    /// Missing replicas that were checked lately.
     fn missing(&self) -> MutexGuard<'_, HashMap<String, MissingPeer>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.retain(|_, missing| missing.last_checked.elapsed() < MISSING_TTL);
+        missing
     }
 
     fn key_of_tasks(&self, replica: u64) -> String {
         format!("task-runner/{}/{replica:016x}", self.endpoint)
+    }
+
+    /// Key that is written only to see whether the store accepts heartbeats.
+    fn key_of_probe(&self) -> String {
+        format!("heartbeat-probe/{}/{:016x}", self.endpoint, self.replica)
     }
 
     fn key_of_calls(&self, replica: u32) -> String {
@@ -133,5 +145,42 @@ impl fmt::Debug for Liveness {
         f.debug_struct("Liveness")
             .field("replica", &self.replica)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Memory;
+
+    /// Fills the store, so that it accepts no heartbeat.
+    async fn fill(state: &SharedState) {
+        for size in [64, 0] {
+            let value = Bytes::from(vec![0; size]);
+            for number in 0.. {
+                let key = format!("{size}-{number}");
+                if state.put(&key, value.clone(), MISSING_TTL).await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_replica_is_missing_while_the_store_accepts_no_heartbeats() {
+        let state = SharedState::new(Arc::new(Memory::new(8192)), HEARTBEAT_TTL);
+        let [runs, looks] = [1, 2].map(|replica| Liveness::new(state.clone(), "mcp", replica));
+        runs.heartbeat_tasks().await.expect("there is room");
+        for _ in 0..3 {
+            tokio::time::advance(HEARTBEAT_TTL).await;
+            fill(&state).await;
+            assert!(runs.heartbeat_tasks().await.is_err());
+            assert!(looks.runs_tasks(1).await.expect("values can be read"));
+        }
+        state.remove("64-0").await.expect("a store");
+        // From now on its heartbeats would be accepted.
+        assert!(looks.runs_tasks(1).await.expect("a store"));
+        tokio::time::advance(GRACE).await;
+        assert!(!looks.runs_tasks(1).await.expect("a store"));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Admission, EventData, HttpHead, MaybeReady, McpHeaders, RejectReason, Reply, Server,
-    ServerConfig, ServerContext, ServerParts, StreamEvent, WorkerState,
+    ServerConfig, ServerContext, ServerParts, StreamEvent, VersionHeader, WorkerState,
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
@@ -551,6 +551,10 @@ fn tool_10_a_large_text_is_sent_without_a_copy_and_reserves_memory_until_then() 
 
 /// Creates a server with a tool that requests roots.
 fn asking_server() -> Arc<Server> {
+    Arc::new(Server::new(of(asking_catalog())))
+}
+
+fn asking_catalog() -> Catalog {
     let tool = tool_fn(
         Definition::new("ask"),
         |context: Arc<CallContext>, _: Map<String, Value>| async move {
@@ -558,8 +562,56 @@ fn asking_server() -> Arc<Server> {
             Ok::<_, ToolError>(roots[0].uri.clone())
         },
     );
-    let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
-    Arc::new(Server::new(of(catalog)))
+    Catalog::new([tool.into_tool()]).expect("good tools")
+}
+
+/// The call runs for at most a minute, and its events are kept for five minutes after its end.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_client_can_be_resumed_for_as_long_as_it_waits() {
+    let mut parts = of(asking_catalog());
+    parts.config.client_requests.timeout_seconds = 7200;
+    let (server, worker) = (Arc::new(Server::new(parts)), at(START));
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}},
+        "clientInfo": {"name": "test", "version": "1"}});
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let Reply::Response(answer) = post(&server, &worker, None, &initialize) else {
+        panic!("a stream");
+    };
+    let session = answer.session.expect("a session");
+    let call =
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask"}});
+    let Reply::Stream(mut stream) = post(&server, &worker, Some(&session), &call) else {
+        panic!("no stream");
+    };
+    let first = std::future::poll_fn(|cx| stream.poll_next(cx)).await;
+    let first = first.and_then(|event| event.id).expect("an id");
+    let request = std::future::poll_fn(|cx| stream.poll_next(cx)).await;
+    assert!(request.is_some_and(|event| matches!(event.data, EventData::Message(_))));
+    drop(stream);
+    tokio::time::advance(Duration::from_secs(7000)).await;
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("mcp-session-id", session),
+        ("last-event-id", first.to_string()),
+    ] {
+        headers.insert(name, HeaderValue::try_from(value).expect("visible"));
+    }
+    let mut mcp = McpHeaders::default();
+    for (name, value) in &headers {
+        mcp.add(name.as_str(), value);
+    }
+    let head = HttpHead {
+        principal: &Arc::new(Principal::anonymous()),
+        headers: &mut headers,
+        mcp: &mcp,
+        extensions: None,
+        takes_streams: true,
+        wire: CountedTransport::Http11,
+        peer: None,
+    };
+    let opened = server.open_stream(&worker, &head, VersionHeader::WithSessions);
+    let reply = opened.unwrap_or_else(|refusal| panic!("{refusal:?}")).await;
+    assert!(matches!(reply, Reply::Stream(_)), "{reply:?}");
 }
 
 #[test]

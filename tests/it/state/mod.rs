@@ -4,6 +4,8 @@ mod contract;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
+mod redis_connections;
+#[cfg(feature = "redis")]
 mod redis_several;
 #[cfg(feature = "redis")]
 mod redis_tls;

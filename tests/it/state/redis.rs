@@ -160,8 +160,18 @@ async fn a_server_without_room_is_told_from_one_that_is_gone() {
     let state = fresh(&server);
     server.say(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = state.put("k", Bytes::new(), MINUTE).await;
-    assert!(matches!(refused, Err(StateError::Full)), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(StateError::Unreachable { reason }) if reason.contains("maxmemory")),
+        "{refused:?}"
+    );
     server.say(&["CONFIG", "SET", "maxmemory", "0"]);
+    server.say(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let refused = state.put("k", Bytes::new(), MINUTE).await;
+    assert!(
+        matches!(&refused, Err(StateError::Unreachable { reason }) if reason.contains("NOREPLICAS")),
+        "{refused:?}"
+    );
+    server.say(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     assert!(works(&state).await);
 }
 

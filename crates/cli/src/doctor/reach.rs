@@ -138,7 +138,7 @@ async fn state(config: &Config, report: &mut Report) {
         report.add(
             Finding::failure(AREA, "store", error.to_string())
                 .advise("state.url must name a server that this process can reach, with a user who may write keys that begin with state.prefix")
-                .advise("ACL: user longshore on >password ~longshore:* &longshore:* +@read +@write +@pubsub +@scripting +@connection +time"),
+                .advise("ACL: user longshore on >password ~longshore:* &longshore:* +@read +@write +@pubsub +@scripting +@connection +time +role +cluster|slots"),
         );
         return;
     }

@@ -1,11 +1,12 @@
 //! Token buckets: one, or one for each key with bounded memory.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::{FixedState, RandomState};
@@ -20,7 +21,9 @@ use super::{Limit, LimitExceeded, RateConfig};
 /// A token bucket.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    limiter: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
+    limiter: RateLimiter<NotKeyed, Level, DefaultClock>,
+    level: Level,
+    ledger: Ledger<<DefaultClock as Clock>::Instant>,
     clock: DefaultClock,
     limit: Limit,
     /// Number of tokens taken since the last exchange, if replicas share the rate.
@@ -31,8 +34,11 @@ impl Bucket {
     /// `None` if the rate is not limited.
     pub(super) fn new(rate: &RateConfig, limit: Limit, is_shared: bool) -> Option<Self> {
         let clock = DefaultClock::default();
+        let (quota, level) = (quota(rate)?, Level::default());
         Some(Self {
-            limiter: RateLimiter::direct_with_clock(quota(rate)?, clock.clone()),
+            ledger: Ledger::new(&quota, clock.now()),
+            limiter: RateLimiter::new(quota, level.clone(), clock.clone()),
+            level,
             clock,
             limit,
             taken: is_shared.then(AtomicU32::default),
@@ -58,21 +64,66 @@ impl Bucket {
 
     /// Subtracts tokens that other replicas took.
     pub(super) fn charge(&self, count: u32) {
-        take_up_to(count, |some| {
-            matches!(self.limiter.check_n(some), Ok(Ok(())))
-        });
+        let now = self.clock.now();
+        self.ledger
+            .charge(&self.level, &NotKeyed::NonKey, count, now);
     }
 }
 
-/// Takes this number of tokens, or as many as are left.
-fn take_up_to(mut left: u32, take: impl Fn(NonZeroU32) -> bool) {
-    let mut step = left;
-    while let Some(some) = NonZeroU32::new(step.min(left)) {
-        if take(some) {
-            left -= some.get();
-        } else {
-            step = some.get() / 2;
+/// Fill level of a single bucket.
+#[derive(Clone, Debug, Default)]
+struct Level(Arc<InMemoryState>);
+
+impl StateStore for Level {
+    type Key = NotKeyed;
+
+    fn measure_and_replace<T, F, E>(&self, key: &NotKeyed, decide: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        self.0.measure_and_replace(key, decide)
+    }
+}
+
+/// Subtracts tokens that other replicas took.
+///
+/// A bucket that has fewer tokens goes into debt. Otherwise each replica would admit the whole rate under a steady
+/// load, because its bucket is empty whenever the others report.
+#[derive(Debug)]
+struct Ledger<P> {
+    /// Time from which the limiter counts.
+    start: P,
+    /// Time in which one token is added, in nanoseconds.
+    token: u64,
+    /// Time that the bucket with the largest debt takes to be full again, in nanoseconds.
+    full_after_max: u64,
+}
+
+/// Part of the maximum debt that does not depend on the burst. It covers the reports of many replicas at a high rate.
+const DEBT: Duration = Duration::from_secs(10);
+
+impl<P: Reference> Ledger<P> {
+    fn new(quota: &Quota, start: P) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let token = nanos(quota.replenish_interval());
+        let burst = token.saturating_mul(quota.burst_size().get().into());
+        Self {
+            start,
+            token,
+            full_after_max: burst.saturating_mul(2).saturating_add(nanos(DEBT)),
         }
+    }
+
+    fn charge<S: StateStore>(&self, store: &S, key: &S::Key, count: u32, now: P) {
+        let now = now.duration_since(self.start).as_u64();
+        let taken = self.token.saturating_mul(count.into());
+        let latest = now.saturating_add(self.full_after_max);
+        let charged: Result<(), Infallible> = store.measure_and_replace(key, |full_at| {
+            let full_at = full_at.map_or(now, |full_at| full_at.as_u64().max(now));
+            let charged = full_at.saturating_add(taken).min(latest.max(full_at));
+            Ok(((), Nanos::from(charged)))
+        });
+        let Ok(()) = charged;
     }
 }
 
@@ -80,6 +131,8 @@ fn take_up_to(mut left: u32, take: impl Fn(NonZeroU32) -> bool) {
 #[derive(Debug)]
 pub(super) struct Keyed<C: Clock = DefaultClock> {
     limiter: RateLimiter<u64, Store, C, NoOpMiddleware<C::Instant>>,
+    levels: Store,
+    ledger: Ledger<C::Instant>,
     hasher: RandomState,
     clock: C,
     limit: Limit,
@@ -104,8 +157,11 @@ impl Keyed {
 
 impl<C: Clock + Clone> Keyed<C> {
     fn with_clock(rate: &RateConfig, max: usize, limit: Limit, clock: C) -> Option<Self> {
+        let (quota, levels) = (quota(rate)?, Store::new(max));
         Some(Self {
-            limiter: RateLimiter::new(quota(rate)?, Store::new(max), clock.clone()),
+            ledger: Ledger::new(&quota, clock.now()),
+            limiter: RateLimiter::new(quota, levels.clone(), clock.clone()),
+            levels,
             hasher: RandomState::default(),
             clock,
             limit,
@@ -136,9 +192,8 @@ impl<C: Clock + Clone> Keyed<C> {
 
     /// Subtracts tokens that other replicas took of a key.
     pub(super) fn charge(&self, key: u64, count: u32) {
-        take_up_to(count, |some| {
-            matches!(self.limiter.check_key_n(&key, some), Ok(Ok(())))
-        });
+        let now = self.clock.now();
+        self.ledger.charge(&self.levels, &key, count, now);
     }
 }
 
@@ -185,9 +240,9 @@ impl Tally {
 /// that is nearest to full, which loses least.
 ///
 /// Sets are created in groups at their first use: a server that is asked by few clients has few of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Store {
-    groups: Box<[Group]>,
+    groups: Arc<[Group]>,
     /// Number of sets, a power of two.
     sets: usize,
 }
@@ -350,7 +405,7 @@ mod tests {
         for key in 0..1_000_000_u32 {
             assert!(keyed.take(&key).is_ok());
         }
-        let store = keyed.limiter.into_state_store();
+        let store = &keyed.levels;
         assert!(store.len() <= 1024, "{}", store.len());
     }
 
@@ -365,15 +420,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_elsewhere_is_gone_here_too_and_no_more_than_there_was() {
+    fn what_was_taken_elsewhere_is_gone_here_too_and_debts_are_bounded() {
         let (clock, keyed) = keyed(1.0, 10, 100);
         let key = keyed.hasher.hash_one("a");
         keyed.charge(key, 7);
         assert!((0..3).all(|_| keyed.take("a").is_ok()) && keyed.take("a").is_err());
-        keyed.charge(key, u32::MAX);
+        keyed.charge(key, 2);
+        clock.advance(Duration::from_secs(2));
+        let owed = keyed.take("a").expect_err("both tokens are owed");
+        assert_eq!(owed.retry_after_ms(), 1000);
         clock.advance(Duration::from_secs(1));
-        assert!(keyed.take("a").is_ok(), "nobody owes anything");
+        assert!(keyed.take("a").is_ok() && keyed.take("a").is_err());
+        keyed.charge(key, u32::MAX);
         assert!(keyed.take("b").is_ok());
+        clock.advance(Duration::from_secs(20));
+        assert!(keyed.take("a").is_err(), "a burst and ten seconds of debt");
+        clock.advance(Duration::from_secs(1));
+        assert!(keyed.take("a").is_ok());
         let bucket = RateConfig {
             per_second: 0.001,
             burst: 5,
@@ -382,6 +445,32 @@ mod tests {
         bucket.charge(3);
         assert!((0..2).all(|_| bucket.take().is_ok()) && bucket.take().is_err());
         assert_eq!((bucket.taken(), bucket.taken()), (2, 0));
+    }
+
+    /// Ten seconds in which two replicas get more requests than they may admit, and report to each other five times a
+    /// second.
+    #[test]
+    fn under_a_steady_load_two_replicas_admit_the_rate_of_one() {
+        let replicas = [(); 2].map(|()| keyed(100.0, 10, 100));
+        let mut admitted = [0; 2];
+        let mut reported = [0; 2];
+        for step in 1..=1000 {
+            for (replica, (clock, keyed)) in replicas.iter().enumerate() {
+                clock.advance(Duration::from_millis(10));
+                admitted[replica] += (0..3).filter(|_| keyed.take("a").is_ok()).count();
+            }
+            if step % 20 == 0 {
+                for (replica, (_, keyed)) in replicas.iter().enumerate() {
+                    let other = 1 - replica;
+                    let taken = admitted[other] - reported[other];
+                    let key = keyed.hasher.hash_one("a");
+                    keyed.charge(key, u32::try_from(taken).expect("few"));
+                }
+                reported = admitted;
+            }
+        }
+        let total: usize = admitted.iter().sum();
+        assert!((980..=1080).contains(&total), "{admitted:?}");
     }
 
     #[test]

@@ -46,6 +46,8 @@ struct ClusterState {
     events: u64,
     /// Time of the next attempt to read the logs.
     read_at: Option<Instant>,
+    /// Time of the next attempt to load subscriptions.
+    load_at: Option<Instant>,
 }
 
 /// Delivers notifications and coordinates with other replicas, until it is dropped. It must run once.
@@ -61,7 +63,7 @@ pub(crate) async fn run(server: &Arc<Server>) {
         }
         let retry_at = cluster.retry_at.unwrap_or_else(Instant::now);
         let is_unsubscribed = cluster.bus.is_none();
-        let (flush_at, read_at) = (cluster.flush_at, cluster.read_at);
+        let (flush_at, read_at, load_at) = (cluster.flush_at, cluster.read_at, cluster.load_at);
         tokio::select! {
             event = next(&mut cluster.bus) => match event {
                 SubscriptionEvent::Message(message) => handle_bus_message(server, &mut cluster, &message).await,
@@ -70,6 +72,7 @@ pub(crate) async fn run(server: &Arc<Server>) {
                     send_heartbeats(server, &mut alive).await;
                     catch_up(server, &mut cluster).await;
                     server.streams.recheck_tasks();
+                    server.streams.recheck_subscriptions();
                 }
             },
             () = server.streams.outbox.changed.notified() => {
@@ -80,6 +83,12 @@ pub(crate) async fn run(server: &Arc<Server>) {
             }
             () = tokio::time::sleep_until(read_at.unwrap_or(retry_at)), if read_at.is_some() => {
                 catch_up(server, &mut cluster).await;
+            }
+            () = server.streams.stale.changed.notified() => {
+                cluster.load_at = load_subscriptions(server).await;
+            }
+            () = tokio::time::sleep_until(load_at.unwrap_or(retry_at)), if load_at.is_some() => {
+                cluster.load_at = load_subscriptions(server).await;
             }
             () = server.streams.announcer.news() => {
                 if publish_changes(server).await.is_err() {
@@ -102,6 +111,12 @@ pub(crate) async fn run(server: &Arc<Server>) {
             }
         }
     }
+}
+
+/// Loads subscriptions that may have changed. Returns the time of the next attempt if that failed.
+async fn load_subscriptions(server: &Server) -> Option<Instant> {
+    let loaded = server.streams.load_stale_subscriptions().await;
+    loaded.err().map(|_| Instant::now() + RETRY)
 }
 
 /// Sends heartbeats for running tasks and calls. Retries soon after a failure.
@@ -137,6 +152,7 @@ async fn subscribe_to_bus(server: &Server, cluster: &mut ClusterState) {
         Ok(bus) => {
             cluster.bus = Some(bus);
             cluster.retry_at = None;
+            streams.recheck_subscriptions();
             catch_up(server, cluster).await;
         }
         Err(_) => cluster.retry_at = Some(Instant::now() + RETRY),
@@ -221,10 +237,8 @@ async fn handle_bus_message(server: &Arc<Server>, cluster: &mut ClusterState, me
         BusMessage::Opened { session, opening } => streams.peer_opened(&session, opening),
         BusMessage::Closed { session, opening } => streams.peer_closed(&session, opening),
         BusMessage::Subscribed { session } => {
-            if streams.is_here(&session)
-                && let Ok(uris) = streams.subscriptions_of(&session).await
-            {
-                streams.set_subscriptions(&session, &uris);
+            if streams.is_here(&session) {
+                streams.load_subscriptions(&session).await;
             }
         }
         BusMessage::Posted {

@@ -177,10 +177,10 @@ impl FollowedLog {
         let Some((_, first)) = first else {
             return Ok(false);
         };
-        tracing::warn!(session = %self.session, "the replica that ran a call has stopped; clients that resume the call's stream get an error");
         let Some(id) = first.strip_prefix(&[BEGINNING]) else {
             // The request id has been trimmed. Resuming then fails with an unknown event.
             streams.state.remove(log).await?;
+            self.report_orphaned();
             return Ok(true);
         };
         if id.is_empty() {
@@ -198,7 +198,12 @@ impl FollowedLog {
             may_go: true,
         };
         streams.state.append(log, entry.into(), keep).await?;
+        self.report_orphaned();
         Ok(true)
+    }
+
+    fn report_orphaned(&self) {
+        tracing::warn!(session = %self.session, "the replica that ran a call has stopped; clients that resume the call's stream get an error");
     }
 }
 

@@ -22,6 +22,7 @@ mod listen;
 mod notice;
 mod open;
 mod event;
+mod health;
 mod bus;
 mod cluster;
 mod notification_stream;
@@ -45,13 +46,14 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Announcer, ChangeEvent, SubscriptionCounts};
 use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
-use crate::state::{Retention, SharedState, StateError, unix_micros};
+use crate::state::{Retention, SharedState, unix_micros};
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use bus::Outbox;
 pub(super) use bus::{BusMessage, DurableEvent};
 pub(super) use cluster::run;
 pub use config::StreamsConfig;
 pub use event::{EventData, EventSource, StreamEvent};
+use health::StateHealth;
 use keys::Names;
 pub(super) use listen::{listen, session_notifications};
 use mailbox::{CloseReason, Filter, Mailbox, Owner, Uris};
@@ -60,6 +62,7 @@ pub(crate) use registration::StreamSlot;
 use registration::{Registration, TooManyStreams};
 use resumable::LiveStream;
 pub(super) use subscribe::change_subscription;
+use subscriptions::StaleSubscriptions;
 
 /// The streams of one server on this replica.
 pub struct Streams {
@@ -76,6 +79,7 @@ pub struct Streams {
     /// Resumable call streams, by session and stream.
     live: Mutex<LiveCalls>,
     outbox: Outbox,
+    stale: StaleSubscriptions,
     /// Subscription counts, for sources that watch upstream resources.
     interest: SubscriptionCounts,
     /// Pending changes of the catalog and of resources.
@@ -83,8 +87,7 @@ pub struct Streams {
     /// What is served, with the cached contents that a change makes invalid.
     snapshots: Arc<Snapshots>,
     stopping: AtomicBool,
-    /// True if the last operation on the state failed.
-    state_failing: AtomicBool,
+    health: StateHealth,
     /// Number of bytes appended to logs of call streams.
     logged_bytes: AtomicU64,
     /// Memory budget for responses that wait for the state to recover.
@@ -146,11 +149,12 @@ impl Streams {
             registry: Mutex::default(),
             live: Mutex::default(),
             outbox: Outbox::default(),
+            stale: StaleSubscriptions::default(),
             interest: announcer.interest(),
             announcer,
             snapshots,
             stopping: AtomicBool::new(false),
-            state_failing: AtomicBool::new(false),
+            health: StateHealth::default(),
             logged_bytes: AtomicU64::new(0),
             retry_budget: Arc::new(Semaphore::new(resumable::RETRY_BYTES_MAX)),
         }
@@ -438,27 +442,6 @@ impl Streams {
         let streams = Arc::clone(streams);
         let kept = move || streams.logged_bytes.load(Ordering::Relaxed) as f64;
         metrics.read(&REPLAY_BYTES, &[], kept);
-    }
-
-    /// Logs when the state starts to fail and when it recovers.
-    fn track_health<T>(&self, result: &Result<T, StateError>) {
-        match result {
-            Ok(_) if self.state_failing.load(Ordering::Relaxed) => {
-                if self.state_failing.swap(false, Ordering::Relaxed) {
-                    tracing::info!("the shared state works again");
-                }
-            }
-            Ok(_) => {}
-            Err(error) => {
-                if !self.state_failing.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(
-                        %error,
-                        setting = "state.url",
-                        "the shared state fails: broken streams cannot be resumed, and replicas do not receive notifications of one another"
-                    );
-                }
-            }
-        }
     }
 
     /// Retry delay for clients whose stream was closed, with jitter.

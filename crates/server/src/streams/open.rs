@@ -103,6 +103,7 @@ impl StreamOpener {
         // If the state fails, events have no ids and the stream cannot be resumed.
         let _ = streams.begin_notices().await;
         let uris = streams.subscriptions_of(&self.session.log_name).await;
+        let is_stale = uris.is_err();
         let wants = Filter {
             uris: uris.unwrap_or_default(),
             ..Filter::all_lists()
@@ -110,6 +111,9 @@ impl StreamOpener {
         let place = streams
             .enter(self.owner(), wants)
             .map_err(|too_many| too_many.reply(None))?;
+        if is_stale {
+            streams.load_subscriptions_later(&self.session.log_name);
+        }
         place.make_standing().await;
         let position = match after {
             None => streams.position(),

@@ -115,7 +115,8 @@ impl Streams {
         let keep = Retention {
             entries: self.config.replay_events,
             bytes: self.config.replay_bytes,
-            life: max_age + options.timeout,
+            // The time that the call waits for its client does not count towards its timeout.
+            life: max_age + options.timeout + self.inflight.client_requests.timeout(),
             may_go: true,
         };
         let log = self.names.events(&session, stream);

@@ -1,10 +1,11 @@
 //! Resource subscriptions of sessions, which all replicas share.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 use super::Streams;
 use super::bus::BusMessage;
@@ -30,7 +31,55 @@ pub(super) enum SubscriptionError {
     State(#[from] StateError),
 }
 
+/// Sessions with streams here whose subscriptions may have changed unnoticed.
+#[derive(Debug, Default)]
+pub(super) struct StaleSubscriptions {
+    sessions: Mutex<HashSet<Arc<str>>>,
+    pub(super) changed: Notify,
+}
+
+impl StaleSubscriptions {
+    fn with<T>(&self, act: impl FnOnce(&mut HashSet<Arc<str>>) -> T) -> T {
+        act(&mut self.sessions.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 impl Streams {
+    /// Applies the subscriptions of a session to its streams here, now or when the state is available again.
+    pub(super) async fn load_subscriptions(&self, session: &Arc<str>) {
+        match self.subscriptions_of(session).await {
+            Ok(uris) => self.set_subscriptions(session, &uris),
+            Err(_) => self.load_subscriptions_later(session),
+        }
+    }
+
+    /// Loads the subscriptions of a session as soon as the state is available.
+    pub(super) fn load_subscriptions_later(&self, session: &Arc<str>) {
+        self.stale
+            .with(|sessions| sessions.insert(Arc::clone(session)));
+        self.stale.changed.notify_one();
+    }
+
+    /// Loads the subscriptions of all sessions with streams here, since changes may have been missed.
+    pub(super) fn recheck_subscriptions(&self) {
+        let sessions: Vec<_> = self.registry().sessions.keys().cloned().collect();
+        for session in &sessions {
+            self.load_subscriptions_later(session);
+        }
+    }
+
+    /// Loads subscriptions that may have changed.
+    pub(super) async fn load_stale_subscriptions(&self) -> Result<(), StateError> {
+        while let Some(session) = self.stale.with(|sessions| sessions.iter().next().cloned()) {
+            if self.is_here(&session) {
+                let uris = self.subscriptions_of(&session).await?;
+                self.set_subscriptions(&session, &uris);
+            }
+            self.stale.with(|sessions| sessions.remove(&session));
+        }
+        Ok(())
+    }
+
     /// Subscriptions of a session.
     pub(super) async fn subscriptions_of(&self, session: &str) -> Result<Uris, StateError> {
         let found = self.state.get(&self.names.subscriptions(session)).await;

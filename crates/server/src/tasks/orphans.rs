@@ -161,9 +161,14 @@ impl Tasks {
 
     /// Fails a task whose replica is gone.
     pub(super) async fn fail(&self, record: &Record) -> Result<Option<Record>, StateError> {
-        tracing::warn!(task = %record.id, "the replica that ran a task is gone; the task has failed");
         let ended = TaskResult::internal("the process that ran the task is gone");
-        self.end(record, &ended, None).await
+        let record = self.end(record, &ended, None).await?;
+        if let Some(record) = &record
+            && record.status == ended.status()
+        {
+            tracing::warn!(task = %record.id, "the replica that ran a task is gone; the task has failed");
+        }
+        Ok(record)
     }
 
     fn runners(&self) -> MutexGuard<'_, OrphanSweep> {

@@ -1,6 +1,7 @@
 //! Connections: to a server, to the master that sentinels name, to a cluster.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{
@@ -8,6 +9,7 @@ use redis::aio::{
 };
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
+use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
@@ -19,8 +21,19 @@ use tokio::time::{Instant, timeout};
 use super::address::{Address, Login};
 use crate::net;
 
-/// Connect timeout.
+/// Timeout of connecting to one server.
 const CONNECT: Duration = Duration::from_secs(2);
+/// Timeout of connecting to a deployment. Sentinels and nodes that do not respond take up to [`CONNECT`] each time they
+/// are asked.
+const CONNECT_ALL: Duration = Duration::from_secs(7);
+/// Errors in a row after which the connection to a single server is replaced. A connection whose other end is gone
+/// only times out for minutes.
+const ERRORS_MAX: u32 = 5;
+/// Minimum time between two replacements.
+const REPLACEMENT: Duration = Duration::from_secs(1);
+/// Time without acknowledgement after which the system closes a connection.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of cluster redirections for one call.
 const REDIRECTIONS: u32 = 3;
 
@@ -37,9 +50,17 @@ pub(super) enum Deployment {
 
 pub(super) struct SingleNode {
     client: Client,
-    /// Made at the first call, on a runtime that runs then.
-    manager: OnceLock<ConnectionManager>,
+    managed: Mutex<ManagedConnection>,
+    /// Number of errors in a row.
+    errors: AtomicU32,
     within: Duration,
+}
+
+#[derive(Default)]
+struct ManagedConnection {
+    /// Made at the first call, on a runtime that runs then.
+    manager: Option<ConnectionManager>,
+    replaced: Option<Instant>,
 }
 
 /// A connection that one task opens on demand for all waiting callers. Cancelled callers do not abort it.
@@ -124,7 +145,8 @@ impl Deployment {
         Ok(match address {
             Address::One(server) => Self::One(Arc::new(SingleNode {
                 client: client(server, certificates.as_ref())?,
-                manager: OnceLock::new(),
+                managed: Mutex::default(),
+                errors: AtomicU32::new(0),
                 within,
             })),
             Address::Sentinel {
@@ -152,7 +174,8 @@ impl Deployment {
                 let mut builder = ClusterClientBuilder::new(nodes.clone())
                     .retries(REDIRECTIONS)
                     .connection_timeout(CONNECT)
-                    .response_timeout(within);
+                    .response_timeout(within)
+                    .tcp_settings(tcp_settings());
                 if is_secure {
                     builder = builder.tls(TlsMode::Secure);
                 }
@@ -187,12 +210,16 @@ impl Deployment {
         })
     }
 
-    /// Drops a connection without responses, or one to a former master.
-    pub(super) fn judge(&self, connection: &Connection, error: &RedisError) {
-        if let (Self::Sentinel(kept), Connection::Sentinel(_, number)) = (self, connection)
-            && is_of_a_lost_master(error)
-        {
-            kept.lose(*number);
+    /// Drops a connection without responses, or one to a former master. `error` is that of a call over it, if any.
+    pub(super) fn judge(&self, connection: &Connection, error: Option<&RedisError>) {
+        match (self, connection) {
+            (Self::One(one), _) => one.judge(error),
+            (Self::Sentinel(kept), Connection::Sentinel(_, number)) => {
+                if error.is_some_and(is_of_a_lost_master) {
+                    kept.lose(*number);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -210,10 +237,18 @@ impl Deployment {
 }
 
 fn client(server: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    let server = server.set_tcp_settings(tcp_settings());
     match certificates {
         Some(certificates) => Client::build_with_tls(server, certificates.clone()),
         None => Client::open(server),
     }
+}
+
+fn tcp_settings() -> TcpSettings {
+    let settings = TcpSettings::default();
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(UNACKNOWLEDGED_MAX);
+    settings
 }
 
 fn is_of_a_lost_master(error: &RedisError) -> bool {
@@ -233,7 +268,8 @@ fn is_of_a_lost_master(error: &RedisError) -> bool {
 
 impl SingleNode {
     fn connection(&self) -> RedisResult<ConnectionManager> {
-        if let Some(manager) = self.manager.get() {
+        let mut managed = self.managed();
+        if let Some(manager) = &managed.manager {
             return Ok(manager.clone());
         }
         let config = ConnectionManagerConfig::new()
@@ -242,8 +278,38 @@ impl SingleNode {
             .set_max_delay(Duration::from_millis(200))
             .set_connection_timeout(Some(CONNECT))
             .set_response_timeout(Some(self.within));
-        let manager = ConnectionManager::new_lazy_with_config(self.client.clone(), config)?;
-        Ok(self.manager.get_or_init(|| manager).clone())
+        let made = ConnectionManager::new_lazy_with_config(self.client.clone(), config)?;
+        Ok(managed.manager.insert(made).clone())
+    }
+
+    /// Replaces the connection after several errors in a row, or one that another connection may not have: the manager
+    /// keeps a connection that was rejected, and one to a server that is not the master any more.
+    fn judge(&self, error: Option<&RedisError>) {
+        let Some(error) = error else {
+            self.errors.store(0, Ordering::Relaxed);
+            return;
+        };
+        let is_of_this_connection = matches!(
+            error.kind(),
+            ErrorKind::AuthenticationFailed
+                | ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+        );
+        let errors = self.errors.fetch_add(1, Ordering::Relaxed) + 1;
+        if is_of_this_connection || ERRORS_MAX <= errors {
+            let mut managed = self.managed();
+            if managed
+                .replaced
+                .is_none_or(|at| REPLACEMENT <= at.elapsed())
+            {
+                managed.manager = None;
+                managed.replaced = Some(Instant::now());
+                self.errors.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn managed(&self) -> MutexGuard<'_, ManagedConnection> {
+        self.managed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -287,7 +353,7 @@ impl<W: Connect> OnDemand<W> {
         if self.held().failed.is_some_and(|failed| asked <= failed) {
             return Err(unreachable("it could not be connected to"));
         }
-        let made = timeout(CONNECT, self.way.connect())
+        let made = timeout(CONNECT_ALL, self.way.connect())
             .await
             .unwrap_or_else(|_| Err(unreachable("connecting took too long")));
         let mut held = self.held();
@@ -312,7 +378,7 @@ impl<W: Connect> OnDemand<W> {
     }
 }
 
-fn unreachable(why: &'static str) -> RedisError {
+pub(super) fn unreachable(why: &'static str) -> RedisError {
     RedisError::from((ErrorKind::Io, why))
 }
 

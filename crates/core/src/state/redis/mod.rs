@@ -11,7 +11,7 @@ mod trust;
 mod connector;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,12 +24,13 @@ use super::{
 use crate::net::{Backoff, Breaker, chance};
 use address::Address;
 use connector::{Connection, Deployment};
-use listener::Listener;
+use listener::Subscriptions;
 pub use server_info::ServerInfo;
 
 /// A [`State`] on a Redis or Valkey server, of version 7 or later.
 pub struct Redis {
     way: Deployment,
+    subscriptions: Arc<Subscriptions>,
     prefix: String,
     breaker: Mutex<Breaker>,
     scripts: Scripts,
@@ -62,6 +63,7 @@ impl Redis {
         let way =
             Deployment::new(address, certificates, within).map_err(|_| OpenStateError::Url)?;
         Ok(Self {
+            subscriptions: Subscriptions::new(way.clone()),
             way,
             prefix: config.prefix.clone(),
             breaker: Mutex::new(Breaker::new(FAILURES_MAX, PAUSE)),
@@ -115,9 +117,7 @@ impl Redis {
         connection: &Connection,
         result: Result<T, RedisError>,
     ) -> Result<T, StateError> {
-        if let Err(error) = &result {
-            self.way.judge(connection, error);
-        }
+        self.way.judge(connection, result.as_ref().err());
         call.end(result)
     }
 
@@ -185,9 +185,6 @@ fn state_error(error: &RedisError) -> StateError {
     if says("WRONGTYPE") {
         return StateError::WrongType;
     }
-    if says("OOM") {
-        return StateError::Full;
-    }
     if let Some(problem) = trust::problem(error) {
         return unreachable(problem);
     }
@@ -200,8 +197,18 @@ fn state_error(error: &RedisError) -> StateError {
         ErrorKind::Server(ServerErrorKind::BusyLoading) => "it is loading its data",
         ErrorKind::Server(ServerErrorKind::NoPerm) => "its user lacks a permission (ACL)",
         _ if says("NOAUTH") || says("WRONGPASS") => "it rejects the credentials of state.url",
-        _ => "it responds with an error",
+        _ if says("OOM") => "it is full (maxmemory)",
+        _ => return unreachable(&error_response(error)),
     })
+}
+
+/// Description of an error response. Its code is a constant of the server, such as `NOREPLICAS`; its text may have
+/// addresses.
+fn error_response(error: &RedisError) -> String {
+    match error.code() {
+        Some(code) => format!("it responds with the error {code}"),
+        None => "it responds with an error".to_owned(),
+    }
 }
 
 fn unreachable(reason: &str) -> StateError {
@@ -324,7 +331,7 @@ impl State for Redis {
         let channel = self.key(channel);
         Box::pin(async move {
             let call = self.begin()?;
-            let listener = Listener::begin(self.way.clone(), channel).await;
+            let listener = self.subscriptions.subscribe(channel).await;
             let listener = call.end(listener)?;
             Ok(Box::new(listener) as Box<dyn Subscription>)
         })
