@@ -135,6 +135,20 @@ fn what_a_command_cannot_use_is_said() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_text_is_not_passed_over() {
+    use std::os::unix::ffi::OsStrExt as _;
+    for name in ["LONGSHORE_CONFIG", "LONGSHORE_AUTH__API_KEYS", "PORT"] {
+        let mut command = longshore(&["config", "check"], &[]);
+        command.env(name, std::ffi::OsStr::from_bytes(b"ci=\xff"));
+        let Output { status, stderr, .. } = command.output().expect("started");
+        let text = String::from_utf8_lossy(&stderr);
+        assert_eq!(status.code(), Some(1), "{text}");
+        assert!(text.contains(name) && text.contains("UTF-8"), "{text}");
+    }
+}
+
 #[test]
 fn a_timeout_may_be_any_number() {
     let mut command = longshore(

@@ -274,7 +274,7 @@ fn a_request_that_is_too_large_gets_its_error() {
 
 #[test]
 fn calls_can_be_cancelled_while_as_many_run_as_may() {
-    let mut program = Program::start(&[], &[("LONGSHORE_LIMITS__CALLS", "0")]);
+    let mut program = Program::demo();
     program.initialize("2025-06-18");
     let slow = json!({"name": "wait", "arguments": {"seconds": 60}});
     let slow = request("tools/call", &slow);
@@ -314,7 +314,7 @@ fn nothing() -> ChildStdout {
 fn a_signal_to_stop_ends_a_program_whose_client_does_not_read() {
     // More than a pipe holds; the second number is more than may run at once.
     for requests in [100, 1000] {
-        let mut program = Program::start(&[], &[("LONGSHORE_DRAIN__GRACE_SECONDS", "1")]);
+        let mut program = Program::start(&[], &[("LONGSHORE_DRAIN__GRACE_SECONDS", "5")]);
         program.initialize("2025-06-18");
         let mut input = program.input.take().expect("is open");
         let list = request("tools/list", &json!({})) + "\n";
@@ -323,6 +323,10 @@ fn a_signal_to_stop_ends_a_program_whose_client_does_not_read() {
             let _ = input.write_all(list.repeat(requests).as_bytes());
             input
         });
+        let unread = || rustix::io::ioctl_fionread(program.output.get_ref());
+        while unread().expect("a pipe") < 32 * 1024 {
+            std::thread::yield_now();
+        }
         let id = program.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &id]).status();
         assert!(told.expect("kill runs").success());

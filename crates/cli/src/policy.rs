@@ -95,9 +95,9 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
                 let pair = claim.split_once('=').ok_or_else(|| {
                     AppError::Arguments(format!("--claim {claim:?} is not of the form NAME=VALUE"))
                 });
-                pair.map(|(name, value)| (name.to_owned(), value.into()))
+                pair.map(|(name, value)| (name.to_owned(), Value::from(value)))
             });
-            let claims = claims.collect::<Result<_, _>>()?;
+            let claims = claims.collect::<Result<Map<_, _>, AppError>>()?;
             let principal = with(rules.principal(&subject), groups, scopes, claims);
             let Some(decision) = rules.decide(&principal, kind, &name) else {
                 config::print(&format!("no: the {} does not exist\n", word(kind)))?;

@@ -217,6 +217,7 @@ impl App {
         let mut left_out = Vec::new();
         let config = Arc::make_mut(&mut config);
         if offline {
+            #[cfg(feature = "sources")]
             for (name, upstream) in &config.upstreams {
                 if !upstream.disabled {
                     upstream.target(name)?;

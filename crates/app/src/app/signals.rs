@@ -53,6 +53,7 @@ impl Signals {
     pub async fn exit(mut self, clean_up: impl FnOnce()) {
         let name = self.next().await;
         clean_up();
+        #[cfg(feature = "sources")]
         net::child::kill_all();
         std::process::exit(if name == "SIGINT" { 130 } else { 143 });
     }

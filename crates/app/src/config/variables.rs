@@ -108,6 +108,16 @@ pub(super) fn name_for(setting: &str) -> String {
 
 /// Returns settings from variables, least important first. Invalid ones are reported and left out.
 pub(super) fn settings(probe: &Probe, diagnostics: &mut Vec<Diagnostic>) -> Vec<Variable> {
+    let is_read = |name: &&str| {
+        name.starts_with(PREFIX)
+            || *name == "PORT"
+            || ALIASES.iter().any(|(alias, _)| alias == name)
+            || FILE_ALIASES.contains(name)
+    };
+    diagnostics.extend(probe.not_text().filter(is_read).map(|name| {
+        let message = "its value is not valid UTF-8; correct it, or unset the variable";
+        Diagnostic::new(&[], &origin(name), None, message)
+    }));
     let mut found = Vec::new();
     let aliases = ALIASES.iter().filter(|(name, _)| {
         probe.variable(name).is_some_and(|value| match *name {

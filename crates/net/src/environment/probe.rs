@@ -13,6 +13,8 @@ use super::Environment;
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
     variables: BTreeMap<String, String>,
+    /// Names of variables whose values are not valid UTF-8.
+    not_text: Vec<String>,
     files: Files,
     machine: Machine,
     standard_streams: StandardStreams,
@@ -68,11 +70,18 @@ impl Probe {
 
     /// The real environment as it is now, for a reload: limits of a container can change.
     pub fn read_again() -> Self {
-        let utf8 = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((key.into_string().ok()?, value.into_string().ok()?))
-        };
+        let mut variables = BTreeMap::new();
+        let mut not_text = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => drop(variables.insert(name, value)),
+                (Ok(name), Err(_)) => not_text.push(name),
+                (Err(_), _) => {}
+            }
+        }
         let probe = Self {
-            variables: std::env::vars_os().filter_map(utf8).collect(),
+            variables,
+            not_text,
             files: Files::Real,
             machine: Machine {
                 cores: cores_of_machine(),
@@ -169,6 +178,11 @@ impl Probe {
             .iter()
             .filter(move |(name, value)| name.starts_with(prefix) && !value.is_empty())
             .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Returns the names of variables whose values are not valid UTF-8. They count as not set.
+    pub fn not_text(&self) -> impl Iterator<Item = &str> {
+        self.not_text.iter().map(String::as_str)
     }
 
     /// Returns the machine.
