@@ -51,6 +51,11 @@ async fn talk(context: &CallContext) -> &'static str {
 
 /// Takes its time.
 #[tool(task)]
+async fn idle() -> &'static str {
+    std::future::pending().await
+}
+
+#[tool(task)]
 async fn chore() -> &'static str {
     "did it"
 }
@@ -91,6 +96,7 @@ impl Audited {
             .tool(vault)
             .tool(talk)
             .tool(chore)
+            .tool(idle)
             .tool(Errand(
                 Definition::new("errand").task(TaskSupport::Optional),
             ))
@@ -448,8 +454,20 @@ fn a_task_is_recorded_when_it_starts_and_when_it_ends() {
     a_task_is_recorded("errand", &orders);
 }
 
-fn a_task_is_recorded(tool: &str, upstream: &Value) {
-    let audited = Audited::start(|_| {});
+#[test]
+fn a_task_that_runs_out_of_time_is_recorded_as_such() {
+    let audited = Audited::start(|c| c.server.tasks.ttl_seconds = 1);
+    run_as_task(&audited, "idle", "failed");
+    let mut records = audited.records();
+    records.sort_by_key(|record| record["event"].to_string());
+    assert_says(
+        &records[1],
+        json!({"event": "task", "tool": "idle", "outcome": "timeout"}),
+    );
+}
+
+/// Calls a tool as a task, and waits for its status.
+fn run_as_task(audited: &Audited, tool: &str, status: &str) {
     let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
     let call = Stateless::call(tool, json!({})).meta("clientCapabilities", tasks.clone());
     let task = call.send(audited.server()).result()["taskId"].clone();
@@ -458,10 +476,15 @@ fn a_task_is_recorded(tool: &str, upstream: &Value) {
         let get = Stateless::new("tasks/get", json!({ "taskId": task }))
             .and("mcp-name", task.as_str().expect("an id"))
             .meta("clientCapabilities", tasks.clone());
-        if get.send(audited.server()).result()["status"] == "completed" {
+        if get.send(audited.server()).result()["status"] == status {
             break;
         }
     }
+}
+
+fn a_task_is_recorded(tool: &str, upstream: &Value) {
+    let audited = Audited::start(|_| {});
+    run_as_task(&audited, tool, "completed");
     let mut records = audited.records();
     // A short task may end before it is said that it was begun.
     records.sort_by_key(|record| record["event"].to_string());

@@ -1,7 +1,7 @@
 //! Routes besides the MCP endpoint: REST tools, and operator pages.
 
 use longshore::transport::http::{Route, routes};
-use longshore::{Definition, ToolError, tool, tool_fn};
+use longshore::{Definition, Output, TaskSupport, ToolError, tool, tool_fn};
 use serde_json::{Map, Value, json};
 
 use super::support::{Gate, Response, Running, Serve};
@@ -195,6 +195,21 @@ fn a_tool_is_called_by_its_path() {
     assert_eq!(encoded.status, 200);
 }
 
+/// Over stdio, a message ends with its line, and in an event stream its data.
+#[test]
+fn json_of_several_lines_is_sent_on_one() {
+    let definition = Definition::new("spread");
+    let spread = tool_fn(definition, |_, _: Map<String, Value>| async {
+        let json = "{\r\n  \"a\": [\n    1\n  ]\n}".to_owned();
+        let raw = serde_json::value::RawValue::from_string(json)?;
+        Ok::<_, ToolError>(Output::structured(&raw)?)
+    });
+    let server = Serve::new().tool(spread).start();
+    let response = call(&server, "spread", "{}");
+    assert!(!response.body.contains(['\r', '\n']), "{response:?}");
+    assert_eq!(response.json()["structuredContent"], json!({"a": [1]}));
+}
+
 #[test]
 fn a_tool_without_required_arguments_needs_no_body_and_no_media_type() {
     #[tool]
@@ -236,6 +251,19 @@ fn what_goes_wrong_is_a_problem_with_its_status() {
     problem(&get(&server, "/tool"), 404);
     problem(&call(&server, "a/b", "{}"), 404);
     problem(&call(&server, "%ff", "{}"), 404);
+}
+
+#[test]
+fn a_tool_that_runs_only_as_a_task_needs_mcp() {
+    let definition = Definition::new("job").task(TaskSupport::Required);
+    let job = tool_fn(definition, |_, _: Map<String, Value>| async {
+        Ok::<_, ToolError>("done")
+    });
+    let server = Serve::new().tool(job).start();
+    assert_eq!(
+        problem(&call(&server, "job", "{}"), 422),
+        "this tool runs as a task only; call it over MCP"
+    );
 }
 
 #[test]

@@ -13,7 +13,9 @@ use super::rest::{ResultText, held};
 
 /// Describes the tools that the caller can see.
 pub(super) fn describe(request: &RequestContext<'_>) -> Waiting<Outcome> {
-    let server = Arc::clone(&request.origin.router.endpoint.server);
+    let endpoint = &request.origin.router.endpoint;
+    let server = Arc::clone(&endpoint.server);
+    let url = endpoint.config.public_url.clone();
     let (principal, share) = (Arc::clone(request.principal), request.share());
     Box::pin(async move {
         let mut tools = Vec::new();
@@ -36,15 +38,21 @@ pub(super) fn describe(request: &RequestContext<'_>) -> Waiting<Outcome> {
                 _ => break,
             }
         }
-        let document = document(&server.info(), &tools);
+        let document = document(&server.info(), &tools, url.as_deref());
         held(&server, share, document.to_string().into())
     })
 }
 
-/// An OpenAPI 3.1 document, whose schemas are those of JSON Schema.
-fn document(info: &Value, tools: &[Value]) -> Value {
+/// An OpenAPI 3.1 document, whose schemas are those of JSON Schema. `url` is that of the server: without one, its paths
+/// begin at the root of the host that the document comes from.
+fn document(info: &Value, tools: &[Value], url: Option<&str>) -> Value {
     let mut paths = Map::new();
-    paths.insert("/tools".to_owned(), list_of_tools());
+    let mut list = LIST.to_owned();
+    // A tool can have the same name, and operation IDs are unique.
+    while tools.iter().any(|tool| tool["name"] == *list) {
+        list.push('_');
+    }
+    paths.insert("/tools".to_owned(), list_of_tools(&list));
     for tool in tools {
         if let Some(name) = tool["name"].as_str() {
             paths.insert(format!("/tools/{name}"), operation(name, tool));
@@ -59,7 +67,7 @@ fn document(info: &Value, tools: &[Value]) -> Value {
     if let Some(instructions) = info.get("instructions") {
         about.insert("description".to_owned(), instructions.clone());
     }
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": about,
         "paths": paths,
@@ -72,12 +80,19 @@ fn document(info: &Value, tools: &[Value]) -> Value {
                 },
             },
         },
-    })
+    });
+    if let Some(url) = url {
+        document["servers"] = json!([{"url": url.trim_end_matches('/')}]);
+    }
+    document
 }
 
-fn list_of_tools() -> Value {
+/// Operation ID of the list of tools.
+const LIST: &str = "listTools";
+
+fn list_of_tools(operation_id: &str) -> Value {
     json!({"get": {
-        "operationId": "listTools",
+        "operationId": operation_id,
         "summary": "Lists the tools.",
         "parameters": [{
             "name": "cursor", "in": "query", "schema": {"type": "string"},
@@ -168,13 +183,14 @@ fn relocated(mut schema: Value, place: &str) -> Value {
     schema
 }
 
-/// Keywords whose value is an object of schemas.
-const NAMED_SCHEMAS: [&str; 5] = [
+/// Keywords with an object of schemas.
+const SCHEMAS_BY_NAME: [&str; 6] = [
     "properties",
     "patternProperties",
-    "dependentSchemas",
     "$defs",
     "definitions",
+    "dependentSchemas",
+    "dependencies",
 ];
 
 fn relocate(schema: &mut Value, place: &str) {
@@ -189,14 +205,14 @@ fn relocate(schema: &mut Value, place: &str) {
                             *reference = format!("{place}{pointer}");
                         }
                     }
-                    // Values, not schemas.
-                    _ if matches!(&**name, "const" | "enum" | "default" | "examples") => {}
-                    // Schemas by names, which mean nothing.
-                    Value::Object(named) if NAMED_SCHEMAS.contains(&&**name) => {
+                    // Their members are names, which can be those of keywords.
+                    Value::Object(named) if SCHEMAS_BY_NAME.contains(&&**name) => {
                         named
                             .values_mut()
                             .for_each(|schema| relocate(schema, place));
                     }
+                    // Values, not schemas.
+                    _ if matches!(&**name, "const" | "enum" | "default" | "examples") => {}
                     member => relocate(member, place),
                 }
             }
@@ -226,7 +242,7 @@ mod tests {
                 "$defs": {"a": {"type": "integer", "default": {"$ref": "#/$defs/a"}}},
             },
         });
-        let document = document(&json!({"name": "n", "version": "1"}), &[tool]);
+        let document = document(&json!({"name": "n", "version": "1"}), &[tool], None);
         let schema = &document["paths"]["/tools/t.1"]["post"]["requestBody"]["content"]["application/json"]
             ["schema"];
         let reference = schema["properties"]["a"]["$ref"]
@@ -249,6 +265,26 @@ mod tests {
             "https://example.com/schema"
         );
         assert_eq!(schema["$defs"]["a"]["default"]["$ref"], "#/$defs/a");
+    }
+
+    #[test]
+    fn a_tool_can_have_the_name_of_the_list() {
+        let tools =
+            ["listTools", "listTools_"].map(|name| json!({"name": name, "inputSchema": {}}));
+        let document = document(&json!({"name": "n", "version": "1"}), &tools, None);
+        let ids = document["paths"].as_object().expect("paths").values();
+        let ids = ids.flat_map(|path| path.as_object().expect("operations").values());
+        let ids: Vec<_> = ids.map(|operation| &operation["operationId"]).collect();
+        assert_eq!(ids, ["listTools__", "listTools", "listTools_"]);
+    }
+
+    #[test]
+    fn paths_begin_at_the_public_url() {
+        let info = json!({"name": "n", "version": "1"});
+        let at = |url| document(&info, &[], url).get("servers").cloned();
+        let expected = json!([{"url": "https://example.com/base"}]);
+        assert_eq!(at(Some("https://example.com/base/")), Some(expected));
+        assert_eq!(at(None), None);
     }
 
     #[test]

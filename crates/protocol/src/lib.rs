@@ -53,7 +53,7 @@ pub use uri_template::fault_of_uri;
 #[cfg(any(fuzzing, test, feature = "testing"))]
 pub use uri_template::template_holds;
 pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
-pub use write::{is_plain, push_escaped, push_string};
+pub use write::{is_plain, push_escaped, push_json, push_string};
 
 /// Returns the longest beginning of a text that has at most so many bytes.
 pub fn prefix(text: &str, max_bytes: usize) -> &str {

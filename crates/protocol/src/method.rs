@@ -57,6 +57,18 @@ impl Method {
         Self::TasksList,
     ];
 
+    /// Returns true for the methods about tasks that have begun.
+    pub fn is_about_tasks(self) -> bool {
+        matches!(
+            self,
+            Self::TasksGet
+                | Self::TasksUpdate
+                | Self::TasksCancel
+                | Self::TasksResult
+                | Self::TasksList
+        )
+    }
+
     /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {

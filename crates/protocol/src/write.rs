@@ -16,6 +16,28 @@ pub fn is_plain(text: &str) -> bool {
     plain_prefix(text.as_bytes()) == text.len()
 }
 
+/// Appends JSON text on one line. A line break between its tokens would end the message over stdio, and the data of an
+/// event.
+#[inline]
+pub fn push_json(out: &mut Vec<u8>, json: &str) {
+    match memchr::memchr2(b'\n', b'\r', json.as_bytes()) {
+        None => out.extend_from_slice(json.as_bytes()),
+        Some(_) => push_json_lines(out, json),
+    }
+}
+
+#[cold]
+fn push_json_lines(out: &mut Vec<u8>, json: &str) {
+    let bytes = json.bytes();
+    out.extend(bytes.map(|byte| {
+        if matches!(byte, b'\n' | b'\r') {
+            b' '
+        } else {
+            byte
+        }
+    }));
+}
+
 /// Appends a string without quotes.
 pub fn push_escaped(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
@@ -101,6 +123,19 @@ fn push_code(out: &mut Vec<u8>, special: u8) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn json_is_written_on_one_line() {
+        for (json, expected) in [
+            (r#"{"a":"\n\r"}"#, r#"{"a":"\n\r"}"#),
+            ("{\r\n  \"a\":\n1\r}", "{    \"a\": 1 }"),
+            ("", ""),
+        ] {
+            let mut out = b"x".to_vec();
+            push_json(&mut out, json);
+            assert_eq!(out, format!("x{expected}").as_bytes());
+        }
+    }
 
     proptest! {
         #[test]

@@ -103,7 +103,9 @@ fn optional_method(
         return Ok(listen(server, caller, over_http, request)?);
     }
     let snapshot = server.snapshots.load();
-    if !snapshot.offers(method) {
+    // Tasks outlive their tools: a reload can remove the last one that has any.
+    let is_offered = snapshot.offers(method) || method.is_about_tasks() && server.tasks.has_begun();
+    if !is_offered {
         let unknown = if caller.revision.has_sessions() {
             method_not_found(request)
         } else {

@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use crate::catalog::{Output, OutputContent};
 use crate::limit::Reservation;
 use crate::net::SharedBytes;
-use crate::protocol::{Revision, is_plain};
+use crate::protocol::{Revision, is_plain, push_json};
 use crate::telemetry::OperationOutcome;
 
 /// Response to a call that returned a result, which may be an error result.
@@ -108,7 +108,7 @@ fn push_rest(out: &mut Vec<u8>, revision: Revision, output: &Output) {
         && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
     {
         out.extend_from_slice(br#","structuredContent":"#);
-        out.extend_from_slice(json.as_bytes());
+        push_json(out, json);
     }
     out.extend_from_slice(is_error(output));
 }

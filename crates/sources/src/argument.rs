@@ -147,11 +147,27 @@ fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 }
 
 /// Converts a number to JSON, with integral values written as integers (1, not 1.0).
-pub(super) fn whole(number: f64) -> Value {
+fn whole(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 9.0e15 {
         Value::from(number as i64)
     } else {
         Value::from(number)
+    }
+}
+
+/// Returns a value whose integral numbers are integers (1, not 1.0). JSON Schema does not distinguish them, but other
+/// servers do.
+pub fn with_integers(value: &serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Number(number) if number.is_f64() => {
+            number.as_f64().map_or_else(|| value.clone(), whole)
+        }
+        serde_json::Value::Array(items) => items.iter().map(with_integers).collect(),
+        serde_json::Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.clone(), with_integers(value)))
+            .collect(),
+        other => other.clone(),
     }
 }
 

@@ -4,7 +4,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use crate::catalog::{Output, ToolError};
+use crate::catalog::{Output, OutputContent, ToolError};
 use crate::net::FetchedResponse;
 use crate::protocol::Content;
 
@@ -70,10 +70,14 @@ pub(super) fn json(answer: &FetchedResponse) -> Option<Value> {
         .flatten()
 }
 
-/// Parses bytes as JSON and ignores a UTF-8 byte order mark (RFC 8259, 8.1).
+/// Parses bytes as JSON.
 pub(super) fn parsed(bytes: &[u8]) -> Option<Value> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    serde_json::from_slice(bytes).ok()
+    serde_json::from_slice(without_bom(bytes)).ok()
+}
+
+/// Removes a UTF-8 byte order mark, which is ignored (RFC 8259, 8.1).
+fn without_bom(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// Converts a response to a result: JSON to a structured value, text to text, images and audio to their content
@@ -83,8 +87,10 @@ pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
     if answer.body.is_empty() {
         return Ok(Output::text(format!("{}", answer.status)));
     }
-    if let Some(value) = json(answer) {
-        return structured(&value);
+    if is_json(&media_type)
+        && let Some(output) = document(&answer.body)
+    {
+        return output;
     }
     if is_text(&media_type) {
         return Ok(Output::text(text(&answer.headers, &answer.body)));
@@ -104,6 +110,55 @@ pub(super) fn structured(value: &Value) -> Result<Output, ToolError> {
         Value::String(text) => Ok(Output::text(text.clone())),
         other => Ok(Output::text(other.to_string())),
     }
+}
+
+/// Converts a whole JSON document to a result. Returns `None` if it is not JSON. Numbers keep all of their digits.
+pub(super) fn document(bytes: &[u8]) -> Option<Result<Output, ToolError>> {
+    let bytes = without_bom(bytes);
+    let value: Value = serde_json::from_slice(bytes).ok()?;
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    if value.is_string() || !has_long_number(text) {
+        return Some(structured(&value));
+    }
+    let json = compact(text);
+    Some(Ok(match value {
+        Value::Object(_) => Output {
+            content: OutputContent::Structured,
+            structured: Some(json),
+            ..Output::default()
+        },
+        _ => Output::text(json),
+    }))
+}
+
+/// Returns true if a text can have numbers with more digits than a float of 64 bits.
+fn has_long_number(json: &str) -> bool {
+    const DIGITS: usize = 15;
+    let mut bytes = json.bytes();
+    let mut run = 0;
+    bytes.any(|byte| {
+        run = match byte {
+            b'0'..=b'9' => run + 1,
+            b'.' => run,
+            _ => 0,
+        };
+        DIGITS < run
+    })
+}
+
+/// Removes the space between the tokens of valid JSON.
+fn compact(json: &str) -> String {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let is_kept = |c: &char| {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = in_string,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+        in_string || !c.is_ascii_whitespace()
+    };
+    json.chars().filter(is_kept).collect()
 }
 
 /// Converts bytes to content.
@@ -150,5 +205,33 @@ fn in_words(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} {reason}", status.as_u16()),
         None => status.as_u16().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_documents_keep_their_digits() {
+        let output = |json: &str| {
+            let output = document(json.as_bytes()).expect("JSON");
+            output.expect("a result")
+        };
+        let long = "{\r\n \"wei\": 20000000000000000001, \"rate\": [ 0.12345678901234567890 ],\n \"a \\\" b\": 1}";
+        let exact = r#"{"wei":20000000000000000001,"rate":[0.12345678901234567890],"a \" b":1}"#;
+        assert_eq!(output(long).structured.as_deref(), Some(exact));
+        assert_eq!(output(long).content, OutputContent::Structured);
+        let short = output(r#"{"a": 1.50, "a": 2}"#);
+        assert_eq!(short.structured.as_deref(), Some(r#"{"a":2}"#));
+        for (json, text) in [
+            ("[ 123456789012345678901 ]", "[123456789012345678901]"),
+            (r#""1234567890123456789""#, "1234567890123456789"),
+            ("\u{feff}[1, 2]", "[1,2]"),
+        ] {
+            assert_eq!(output(json), Output::text(text), "{json}");
+        }
+        assert!(document(b"{\"a\": 12345678901234567890").is_none());
+        assert!(document(b"\xff").is_none());
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use minijinja::value::{Enumerator, Object, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use super::argument::whole;
+use super::argument::with_integers;
 use super::identity::caller_value;
 use crate::auth::Principal;
 use crate::catalog::ToolError;
@@ -394,22 +394,6 @@ pub(super) fn plain(value: &serde_json::Value) -> Result<String, String> {
         serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
             Err("a list or an object cannot be used where one string is needed".to_owned())
         }
-    }
-}
-
-/// Returns a value whose integral numbers are integers (1, not 1.0). JSON Schema does not distinguish them, but other
-/// servers do.
-fn with_integers(value: &serde_json::Value) -> serde_json::Value {
-    match value {
-        serde_json::Value::Number(number) if number.is_f64() => {
-            number.as_f64().map_or_else(|| value.clone(), whole)
-        }
-        serde_json::Value::Array(items) => items.iter().map(with_integers).collect(),
-        serde_json::Value::Object(members) => members
-            .iter()
-            .map(|(name, value)| (name.clone(), with_integers(value)))
-            .collect(),
-        other => other.clone(),
     }
 }
 

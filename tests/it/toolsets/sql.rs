@@ -556,6 +556,10 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
         rows(&server, "some_orders", json!({"ids": [3, 1, 9]})),
         json!([{"id": 1}, {"id": 3}])
     );
+    assert_eq!(
+        found("SELECT 1 AS longshore, '{\n\"a\":\r\n1}'::json AS doc"),
+        json!([{"longshore": 1, "doc": {"a": 1}}])
+    );
     let odd = found("SELECT tags, doc, big::text FROM \"Odd Name\" -- and nothing else");
     assert_eq!(
         odd,

@@ -16,6 +16,8 @@ pub(super) struct LocalTasks {
     tasks: HashSet<Arc<str>>,
     /// Number of tasks of a caller.
     of: HashMap<ShareKey, usize>,
+    /// True once a task has begun.
+    has_begun: bool,
 }
 
 /// Registration of a running task; removed on drop.
@@ -42,6 +44,7 @@ impl Tasks {
             }
             running.of.insert(owner, own + 1);
         }
+        running.has_begun = true;
         let id: Arc<str> = id.into();
         running.tasks.insert(Arc::clone(&id));
         Ok(TaskSlot {
@@ -54,6 +57,11 @@ impl Tasks {
     /// Returns true if any task runs in this process.
     pub(crate) fn has_running(&self) -> bool {
         !self.running().tasks.is_empty()
+    }
+
+    /// Returns true if any task has begun in this process.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.running().has_begun
     }
 
     /// Fails a task whose process is gone, since no other process will. Returns its current record.

@@ -81,13 +81,13 @@ impl Runner {
         call: Abortable<CatchUnwind<T>>,
         conclude: impl FnOnce(CallOutcome<T>) -> TaskResult + Send + 'static,
     ) {
-        let id = self.record.id.clone();
         let stopped = self.drive(call).await;
         self.context.replay.close();
         let ended = match stopped {
             StopReason::Ended(outcome) => conclude(outcome),
             StopReason::TimedOut => {
-                tracing::warn!(task = %id, tool = %self.record.tool, "a task ran out of time");
+                // Logs and audits the timeout.
+                let _ = conclude(CallOutcome::TimedOut(self.timeout));
                 TaskResult::internal("the task did not end in time")
             }
             StopReason::Cancelled => return,

@@ -115,6 +115,12 @@ pub(crate) fn task_options(
     match support {
         TaskSupport::Forbidden => Ok(None),
         _ if context.replay.declares_tasks() => options(TaskDialect::Extension, most),
+        // A REST call is not one of the protocol.
+        TaskSupport::Required if context.replay.stateless_request().is_none() => {
+            let message = "this tool runs as a task only; call it over MCP";
+            let error = ErrorObject::new(ErrorCode::Http(422), message);
+            Err(Reply::error(request.id, &error))
+        }
         TaskSupport::Required => Err(missing_extension(request.id)),
         TaskSupport::Optional => Ok(None),
     }

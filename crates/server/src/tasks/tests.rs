@@ -9,25 +9,38 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use crate::auth::Principal;
+use crate::auth::{Policy, Principal};
 use crate::catalog::{Catalog, Definition, IntoTool as _, TaskSupport, ToolError, tool_fn};
 use crate::server::tests::{at, of};
-use crate::server::{HttpHead, McpHeaders, Reply, Server, ServerConfig, ServerParts};
+use crate::server::{Admission, HttpHead, McpHeaders, Reply, Server, ServerConfig, ServerParts};
 use crate::telemetry::CountedTransport;
 
 /// Calls a tool from an address, without authentication.
 async fn call_from(server: &Arc<Server>, address: IpAddr) -> Value {
-    let params = json!({"name": "work", "_meta": {
+    let params = json!({"name": "work"});
+    let caller = (Principal::anonymous(), address);
+    send(server, caller, "tools/call", "work", params).await
+}
+
+/// Sends a request. `about` is the tool or the task that it names.
+async fn send(
+    server: &Arc<Server>,
+    (principal, address): (Principal, IpAddr),
+    method: &str,
+    about: &str,
+    mut params: Value,
+) -> Value {
+    params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities":
             {"extensions": {"io.modelcontextprotocol/tasks": {}}},
-    }});
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    });
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let mut headers = HeaderMap::new();
     for (name, value) in [
         ("mcp-protocol-version", "2026-07-28"),
-        ("mcp-method", "tools/call"),
-        ("mcp-name", "work"),
+        ("mcp-method", method),
+        ("mcp-name", about),
     ] {
         headers.insert(name, value.parse().expect("visible"));
     }
@@ -35,7 +48,7 @@ async fn call_from(server: &Arc<Server>, address: IpAddr) -> Value {
     for (name, value) in &headers {
         mcp.add(name.as_str(), value);
     }
-    let (worker, principal) = (at(1_700_000_000), Arc::new(Principal::anonymous()));
+    let (worker, principal) = (at(1_700_000_000), Arc::new(principal));
     let body = Bytes::from(body.to_string());
     let mut head = HttpHead {
         principal: &principal,
@@ -75,4 +88,54 @@ async fn an_address_without_authentication_has_its_own_number_of_tasks() {
     );
     let of_other = call_from(&server, other).await;
     assert!(of_other["result"]["taskId"].is_string(), "{of_other}");
+}
+
+/// A reload can remove a tool, and so can an upstream that is down.
+#[tokio::test]
+async fn a_task_of_a_tool_that_was_removed_can_be_followed_and_cancelled() {
+    let tool = tool_fn(
+        Definition::new("work").task(TaskSupport::Required),
+        |_, _: Map<String, Value>| std::future::pending::<Result<String, ToolError>>(),
+    );
+    let catalog = Catalog::new([tool.into_tool()]).expect("a good tool");
+    let server = Arc::new(Server::new(of(catalog)));
+    let address: IpAddr = "192.0.2.1".parse().expect("an address");
+    let begin = async |name: &str| {
+        let caller = (Principal::new(name), address);
+        let begun = send(
+            &server,
+            caller,
+            "tools/call",
+            "work",
+            json!({"name": "work"}),
+        )
+        .await;
+        let task = begun["result"]["taskId"].as_str().expect("a task");
+        task.to_owned()
+    };
+    let (of_ada, of_eve) = (begin("ada").await, begin("eve").await);
+    let rules = json!({"rules": [{"effect": "deny", "principals": ["eve"], "tools": ["w*"]}]});
+    let rules = serde_json::from_value(rules).expect("sound rules");
+    let admission = Admission {
+        policy: Policy::new(&rules).expect("sound rules"),
+        ..Admission::default()
+    };
+    let nothing = Catalog::new([]).expect("no tools");
+    server.install(server.prepare(nothing, &ServerConfig::default(), admission));
+    let ask = async |name: &str, method: &str, task: &str| {
+        let caller = (Principal::new(name), address);
+        send(&server, caller, method, task, json!({"taskId": task})).await
+    };
+    let shown = ask("ada", "tasks/get", &of_ada).await;
+    assert_eq!(shown["result"]["status"], "working", "{shown}");
+    let cancelled = ask("ada", "tasks/cancel", &of_ada).await;
+    assert!(cancelled["result"].is_object(), "{cancelled}");
+    let shown = ask("ada", "tasks/get", &of_ada).await;
+    assert_eq!(shown["result"]["status"], "cancelled", "{shown}");
+    for hidden in [
+        ask("eve", "tasks/get", &of_eve).await,
+        ask("eve", "tasks/get", &of_ada).await,
+    ] {
+        assert_eq!(hidden["error"]["code"], -32602, "{hidden}");
+    }
 }

@@ -210,10 +210,8 @@ impl Plan {
             CommandOutput::Text => Ok(Output::text(
                 String::from_utf8_lossy(&ended.stdout).into_owned(),
             )),
-            CommandOutput::Json => match response::parsed(&ended.stdout) {
-                Some(value) => response::structured(&value),
-                None => Err(ToolError::new("the command did not write JSON")),
-            },
+            CommandOutput::Json => response::document(&ended.stdout)
+                .unwrap_or_else(|| Err(ToolError::new("the command did not write JSON"))),
             CommandOutput::Binary => {
                 let media_type = self.media_type.as_deref().unwrap_or_default();
                 let content = response::binary(&ended.stdout, media_type, "command:output");

@@ -41,6 +41,9 @@ pub(super) enum RunError {
         #[source]
         source: std::io::Error,
     },
+    /// The system limits the size of an argument, and of all of them together.
+    #[error("the arguments are too long for a command line; send shorter ones")]
+    TooLong,
     #[error("the command took longer than {} s and was ended", limit.as_secs())]
     Timeout { limit: Duration },
     #[error("the command wrote more than {max} bytes and was ended; ask for less")]
@@ -139,9 +142,10 @@ impl Program {
             open_files: self.limits.open_files,
         };
         let group = Group::prepare(&mut command, limits.beside_others().await);
-        let mut running = command
-            .spawn()
-            .map_err(|source| RunError::Spawn { source })?;
+        let mut running = command.spawn().map_err(|source| match source.kind() {
+            std::io::ErrorKind::ArgumentListTooLong => RunError::TooLong,
+            _ => RunError::Spawn { source },
+        })?;
         let group = group.started(running.id());
         let (out, err, input) = (
             running.stdout.take(),
@@ -159,11 +163,12 @@ impl Program {
             }
         };
         let mut reading = Box::pin(async {
-            let (out, _) = tokio::join!(
-                read_all(out, max, &mut stdout),
-                read_some(err, STDERR_BYTES, &mut stderr)
-            );
-            out
+            let complaint = async {
+                let _ = read_some(err, STDERR_BYTES, &mut stderr).await;
+                Ok(())
+            };
+            // An output that is too large ends the run, while standard error is still open.
+            tokio::try_join!(read_all(out, max, &mut stdout), complaint).map(drop)
         });
         tokio::pin!(writing);
         let mut written = false;
@@ -214,9 +219,8 @@ async fn read_all(
     bytes: &mut Vec<u8>,
 ) -> std::io::Result<()> {
     if let Some(from) = from {
-        from.take((max as u64).saturating_add(1))
-            .read_to_end(bytes)
-            .await?;
+        let limit = (max as u64).saturating_add(1);
+        from.take(limit).read_to_end(bytes).await?;
     }
     if max < bytes.len() {
         return Err(std::io::ErrorKind::FileTooLarge.into());

@@ -128,6 +128,26 @@ async fn limits_end_it() {
             .expect_err("too much")
             .contains("more than 10000 bytes")
     );
+    // Neither the end of its output nor its standard error, which stays open, keeps it running.
+    let stubborn = "trap '' PIPE; while :; do echo x; sleep 0.001; done";
+    let stubborn = tool(
+        json!({"argv": ["sh", "-c", stubborn]}),
+        json!({"limits": {"output_bytes": 10}}),
+    );
+    assert!(
+        call(&stubborn, json!({}))
+            .await
+            .expect_err("too much")
+            .contains("more than 10 bytes")
+    );
+    let unlimited = tool(
+        json!({"argv": ["echo", "x"]}),
+        json!({"limits": {"output_bytes": usize::MAX}}),
+    );
+    assert_eq!(
+        text(&call(&unlimited, json!({})).await.expect("a result")),
+        "x\n"
+    );
     let slow = tool(
         json!({"argv": ["sleep", "1000"]}),
         json!({"limits": {"timeout_seconds": 1}}),
@@ -143,6 +163,25 @@ async fn limits_end_it() {
     assert_eq!(
         text(&call(&limits, json!({})).await.expect("a result")),
         "1048576\n99\n0\n"
+    );
+}
+
+#[tokio::test]
+async fn arguments_that_no_command_line_can_hold_do_not_open_the_circuit_breaker() {
+    let echo = tool(
+        json!({"arguments": {"a": {}}, "argv": ["echo", "{{ a }}"]}),
+        json!({}),
+    );
+    let long = "x".repeat(200_000);
+    for _ in 0..6 {
+        assert_eq!(
+            call(&echo, json!({"a": long})).await.expect_err("too long"),
+            "the arguments are too long for a command line; send shorter ones"
+        );
+    }
+    assert_eq!(
+        text(&call(&echo, json!({"a": "x"})).await.expect("a result")),
+        "x\n"
     );
 }
 

@@ -106,7 +106,7 @@ impl Response {
         let media_type = response::media_type(&answer.headers);
         match self.read_as {
             ReadAs::Auto => response::output(answer),
-            ReadAs::Json => response::structured(&self.json(answer).ok_or_else(no_json)?),
+            ReadAs::Json => response::document(&answer.body).ok_or_else(no_json)?,
             ReadAs::Text => Ok(Output::text(response::text(&answer.headers, &answer.body))),
             ReadAs::Binary => {
                 let content = response::binary(&answer.body, &media_type, answer.url.as_str());

@@ -363,7 +363,7 @@ fn as_json(text: &str, columns: &[(&str, Type)], limits: &SqlLimits) -> String {
         .collect();
     let numbered = numbered.join(", ");
     format!(
-        "SELECT left(row_to_json(longshore)::text, {bytes_max}) FROM (SELECT {selected} FROM (\n{text}\n) \
+        "SELECT left(row_to_json(longshore.*)::text, {bytes_max}) FROM (SELECT {selected} FROM (\n{text}\n) \
          AS asked ({numbered})) AS longshore LIMIT {rows_max}"
     )
 }

@@ -76,7 +76,7 @@ fn columns_of_one_name_are_numbered_and_bytes_are_encoded() {
         ("id", Type::TEXT),
         ("a\"b", Type::BYTEA),
     ];
-    let expected = "SELECT left(row_to_json(longshore)::text, 101) FROM (SELECT c0 AS \"id\", c1 AS \"id_2\", \
+    let expected = "SELECT left(row_to_json(longshore.*)::text, 101) FROM (SELECT c0 AS \"id\", c1 AS \"id_2\", \
                     translate(encode(c2, 'base64'), E'\\n', '') AS \"a\"\"b\" FROM (\nSELECT 1 -- x\n) \
                     AS asked (c0, c1, c2)) AS longshore LIMIT 11";
     assert_eq!(as_json("SELECT 1 -- x", &columns, &limits), expected);

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,12 +31,24 @@ use crate::source::builtin::{Blocking, Stop};
 pub(super) const TABLES: &str = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') \
      AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name";
 
-/// Query for the columns of a table.
-pub(super) const COLUMNS: &str =
-    "SELECT cid, name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(:table_name)";
+/// Query for the columns of a table, generated ones included. Virtual tables have hidden columns, which are not listed.
+pub(super) const COLUMNS: &str = "SELECT cid, name, type, \"notnull\", dflt_value, pk \
+     FROM pragma_table_xinfo(:table_name) WHERE hidden <> 1";
 
 /// Maximum size of a value, a row or a statement, in bytes.
 const VALUE_BYTES: i32 = 16 * 1024 * 1024;
+/// Maximum size of a value in a free query that uses one of [`SLOW`], in bytes.
+const SLOW_VALUE_BYTES: i32 = 256 * 1024;
+/// Functions whose time is proportional to the product of the sizes of their arguments. Nothing interrupts a function.
+const SLOW: [&str; 7] = [
+    "instr",
+    "replace",
+    "trim",
+    "ltrim",
+    "rtrim",
+    "json_patch",
+    "jsonb_patch",
+];
 /// Maximum memory of all queries of this process together, in bytes.
 const HEAP_BYTES: i64 = 256 * 1024 * 1024;
 /// Number of virtual machine steps between two checks of the time.
@@ -111,11 +124,14 @@ impl Sqlite {
 
     fn try_answer(&self, question: &Question, stop: &Stop) -> Result<StatementResult, Problem> {
         let mut connection = self.connect(question.kind == Kind::Write)?;
-        authorize(&mut connection, question.kind)?;
+        let is_slow = authorize(&mut connection, question.kind)?;
         let stop_of = stop;
         let stop = stop.clone();
         connection.progress_handler(STEPS, Some(move || stop.check().is_err()))?;
         let mut statement = prepared(&connection, &question.statement, question.kind)?;
+        if question.kind == Kind::Free && is_slow.load(Ordering::Relaxed) {
+            connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, SLOW_VALUE_BYTES)?;
+        }
         for (name, value) in question.statement.names.iter().zip(&question.values) {
             if let Some(index) = statement.parameter_index(&format!(":{name}"))? {
                 statement.raw_bind_parameter(index, bound(value))?;
@@ -187,6 +203,15 @@ impl Sqlite {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                 SqlError::Answer("another process is writing; try again in a moment".to_owned())
             }
+            ErrorCode::TooBig => {
+                let problem = format!(
+                    "a value is too long ({}): at most {} KiB each with instr, replace, trim and json_patch, and {} MiB otherwise",
+                    message(&error),
+                    SLOW_VALUE_BYTES / 1024,
+                    VALUE_BYTES / 1024 / 1024
+                );
+                SqlError::Answer(problem)
+            }
             ErrorCode::OutOfMemory => {
                 SqlError::Answer("the query needs too much memory; ask for less".to_owned())
             }
@@ -234,23 +259,30 @@ fn prepared<'a>(
     Ok(prepared)
 }
 
-/// Limits a statement to reading tables, and to writing them if the query is configured to write.
-fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
+/// Limits a statement to reading tables, and to writing them if the query is configured to write. The flag is set when a
+/// statement is prepared that uses one of [`SLOW`].
+fn authorize(connection: &mut Connection, kind: Kind) -> Result<Arc<AtomicBool>, Error> {
     let write = kind == Kind::Write;
+    let is_slow = Arc::new(AtomicBool::new(false));
+    let uses_slow = Arc::clone(&is_slow);
     connection.authorizer(Some(move |context: AuthContext<'_>| {
         let is_allowed = match context.action {
             AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => true,
-            AuthAction::Function { function_name } => !matches!(
-                &*function_name.to_ascii_lowercase(),
-                "load_extension" | "fts3_tokenizer"
-            ),
-            // The first is allowed as the table-valued function `pragma_table_info`, which only reads. FTS5 tables use
-            // the second to find out whether they have changed.
+            AuthAction::Function { function_name } => {
+                let name = function_name.to_ascii_lowercase();
+                if SLOW.contains(&&*name) {
+                    uses_slow.store(true, Ordering::Relaxed);
+                }
+                !matches!(&*name, "load_extension" | "fts3_tokenizer")
+            }
+            // The first two are allowed as the table-valued functions `pragma_table_info` and `pragma_table_xinfo`, which
+            // only read. FTS5 tables use the third to find out whether they have changed.
             AuthAction::Pragma {
                 pragma_name,
                 pragma_value,
             } => {
                 pragma_name.eq_ignore_ascii_case("table_info")
+                    || pragma_name.eq_ignore_ascii_case("table_xinfo")
                     || (pragma_name.eq_ignore_ascii_case("data_version") && pragma_value.is_none())
             }
             AuthAction::Insert { table_name }
@@ -265,7 +297,8 @@ fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
         } else {
             Authorization::Deny
         }
-    }))
+    }))?;
+    Ok(is_slow)
 }
 
 /// Returns true for the names of the tables in which R-tree tables store their content. An R-tree prepares its writes

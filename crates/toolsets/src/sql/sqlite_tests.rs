@@ -128,6 +128,33 @@ fn the_tables_and_their_columns_can_be_looked_at() {
 }
 
 #[test]
+fn generated_columns_are_listed_and_hidden_ones_are_not() {
+    let (folder, sqlite) = database(&SqlLimits::default());
+    Connection::open(folder.path().join("shop.db"))
+        .expect("a database")
+        .execute_batch(
+            "CREATE TABLE parts (id INTEGER PRIMARY KEY, twice INT AS (2 * id), half REAL AS (id / 2.0) STORED);
+             CREATE VIRTUAL TABLE notes USING fts5(text);",
+        )
+        .expect("sound");
+    for (table, expected) in [
+        ("parts", &["id", "twice", "half"][..]),
+        ("notes", &["text"]),
+    ] {
+        let columns = question(COLUMNS, vec![json!(table)], Kind::Fixed);
+        let found = rows(
+            sqlite
+                .run_statement(&columns, &Stop::never())
+                .expect("columns"),
+        );
+        let found = found["rows"].as_array().expect("rows").iter();
+        let names: Vec<_> = found.map(|column| column["name"].as_str()).collect();
+        let expected: Vec<_> = expected.iter().copied().map(Some).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
 fn nothing_but_reading_is_possible() {
     let (folder, sqlite) = database(&SqlLimits::default());
     let elsewhere = folder.path().join("elsewhere.db");
@@ -286,6 +313,26 @@ fn a_query_without_an_end_is_stopped() {
     );
     // The thread is free again; otherwise this would block forever.
     runtime.shutdown_timeout(Duration::from_secs(60));
+}
+
+/// Nothing interrupts a function, and these would take hours.
+#[test]
+fn slow_functions_of_free_queries_get_short_values_only() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    let zeros = |count: u32| format!("hex(zeroblob({count}))");
+    let (long, half) = (zeros(4_000_000), zeros(2_000_000));
+    for slow in [
+        format!("instr({long}, {half} || 1)"),
+        format!("replace({long}, {half} || 1, 1)"),
+        format!("json_patch({long}, {half})"),
+    ] {
+        let problem = free(&sqlite, &format!("SELECT {slow}")).expect_err("too long");
+        assert!(problem.contains("at most 256 KiB"), "{problem}");
+    }
+    let short = free(&sqlite, &format!("SELECT INSTR({}, '1') AS a", zeros(1000)));
+    assert_eq!(short.expect("rows")["rows"], json!([{"a": 0}]));
+    let other = free(&sqlite, &format!("SELECT length({long}) AS a"));
+    assert_eq!(other.expect("rows")["rows"], json!([{"a": 8_000_000}]));
 }
 
 #[test]

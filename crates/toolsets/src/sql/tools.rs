@@ -15,7 +15,7 @@ use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Too
 use crate::limit::SectionHits;
 use crate::net::Background;
 use crate::protocol::ToolAnnotations;
-use crate::source::argument::{fill_in, input_schema};
+use crate::source::argument::{fill_in, input_schema, with_integers};
 use crate::source::builtin::{Toolset, ToolsetContext, ToolsetError};
 use crate::source::limits::GRACE;
 
@@ -399,7 +399,7 @@ impl Asks {
         let mut arguments = arguments.to_map()?;
         fill_in(&mut arguments, &self.schema);
         let database = self.database(&arguments)?;
-        let question = self.question(database, &mut arguments)?;
+        let question = self.question(database, &arguments)?;
         match database.ask(question).await? {
             StatementResult::Rows(rows) if rows.is_empty() => match self.what {
                 What::Inspect {
@@ -427,7 +427,7 @@ impl Asks {
     fn question(
         &self,
         database: &Database,
-        arguments: &mut Map<String, Value>,
+        arguments: &Map<String, Value>,
     ) -> Result<Question, ToolError> {
         let (statement, kind) = match &self.what {
             What::Inspect {
@@ -451,7 +451,7 @@ impl Asks {
         let values = statement
             .names
             .iter()
-            .map(|name| arguments.remove(name).unwrap_or_default())
+            .map(|name| arguments.get(name).map(with_integers).unwrap_or_default())
             .collect();
         Ok(Question {
             statement,
@@ -486,3 +486,7 @@ impl fmt::Debug for SqlTool {
             .finish()
     }
 }
+
+#[cfg(test)]
+#[path = "tools_tests.rs"]
+mod tests;

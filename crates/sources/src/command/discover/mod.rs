@@ -1,6 +1,7 @@
 //! Generates a configuration from a program's help text. Not used while serving.
 
 mod help;
+mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,6 +10,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use self::help::{Flag, Help, Positional};
+use self::memory::runs_within_default;
 use super::CommandTool;
 use super::config::{CommandLimits, CommandSourceConfig, CommandToolConfig};
 use super::run::{Program, RunError};
@@ -125,6 +127,8 @@ pub async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryErro
         tools: Vec::new(),
         left_out: Vec::new(),
         unclear: Vec::new(),
+        first_code: None,
+        is_unlimited: false,
     };
     // Subcommands still to visit, the next one last.
     let mut waiting = vec![(discovery.words.clone(), String::new(), discovery.depth)];
@@ -162,6 +166,14 @@ pub async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryErro
     if search.tools.is_empty() {
         return Err(DiscoveryError::Nothing(search.called(&discovery.words)));
     }
+    let first_code = search.first_code.flatten();
+    if !runs_within_default(&source, discovery, first_code).await {
+        search.is_unlimited = true;
+        let base = search.base();
+        search.unclear.push(format!(
+            "{base}: it reserves more address space than the default limit allows, so limits.memory_bytes is 0, without a limit"
+        ));
+    }
     Ok(Discovered {
         configuration: search.configuration(discovery),
         tools: search.tools.len(),
@@ -196,6 +208,10 @@ struct Search<'a> {
     tools: Vec<Value>,
     left_out: Vec<String>,
     unclear: Vec<String>,
+    /// Exit code of the first help run.
+    first_code: Option<Option<i32>>,
+    /// True if the tools need more than the default limit of memory.
+    is_unlimited: bool,
 }
 
 impl Search<'_> {
@@ -220,6 +236,7 @@ impl Search<'_> {
     async fn help(&mut self, words: &[String]) -> Result<Help, HelpError> {
         self.helps += 1;
         let (code, said) = self.ask(words, "--help").await?;
+        self.first_code.get_or_insert(code);
         let base = self.base();
         let mut path = vec![&*base];
         path.extend(words.iter().map(|word| &**word));
@@ -309,6 +326,9 @@ impl Search<'_> {
         );
         if !discovery.inherit.is_empty() {
             let _ = writeln!(text, "      inherit: {}", inline(&json!(discovery.inherit)));
+        }
+        if self.is_unlimited {
+            text.push_str("      limits: { memory_bytes: 0 }\n");
         }
         text.push_str("      tools:\n");
         for tool in &self.tools {

@@ -82,6 +82,29 @@ async fn what_a_program_says_of_itself_becomes_a_configuration_that_can_be_used(
 }
 
 #[tokio::test]
+async fn a_program_that_reserves_much_memory_gets_no_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = r#"
+if [ "$(ulimit -v)" != unlimited ]; then
+  echo "fatal error: failed to reserve page summary memory" >&2
+  exit 2
+fi
+echo "Usage: boats [FILE]"
+"#;
+    let discovered = discover(&program(folder.path(), script)).await;
+    let discovered = discovered.expect("discovered");
+    let config: Value = serde_saphyr::from_str(&discovered.configuration).expect("YAML");
+    let command = &config["sources"][0]["command"];
+    assert_eq!(command["limits"], json!({"memory_bytes": 0}));
+    assert_eq!(command["tools"][0]["name"], "boats");
+    assert_eq!(discovered.unclear.len(), 1);
+    let modest = program(folder.path(), "echo 'Usage: boats [FILE]'");
+    let discovered = discover(&modest).await.expect("discovered");
+    assert!(!discovered.configuration.contains("limits"));
+    assert!(discovered.unclear.is_empty(), "{:?}", discovered.unclear);
+}
+
+#[tokio::test]
 async fn it_goes_as_deep_as_it_is_told_and_says_what_it_leaves_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut discovery = program(folder.path(), BOATS);
