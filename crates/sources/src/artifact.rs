@@ -1,5 +1,6 @@
 //! Artifacts: results too large for a model, stored for a limited time and replaced by links.
 
+mod replacement;
 mod s3;
 mod sign;
 mod store;
@@ -11,8 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use schemars::JsonSchema;
@@ -31,6 +30,7 @@ use crate::environment::Probe;
 use crate::environment::seconds_since_1970;
 use crate::protocol::{Content, ResourceContents};
 use crate::seal::{KeyRing, Purpose, random_bytes};
+use replacement::{blocks_of, is_json};
 use s3::S3;
 pub use store::{Artifact, ArtifactFuture, ArtifactStore};
 use store::{FolderStore, MemoryStore};
@@ -112,8 +112,6 @@ const TTL_MAX_SECONDS: u64 = u32::MAX as u64;
 const KIND: &str = "artifact 1";
 const URI: &str = "artifact://longshore/";
 const TEMPLATE: &str = "artifact://longshore/{token}";
-/// Number of characters of a text that are shown beside its link.
-const BEGINNING: usize = 1000;
 
 fn purpose() -> Purpose<'static> {
     Purpose {
@@ -287,46 +285,6 @@ impl Artifacts {
         output
     }
 
-    /// Stores a block that is too large. Returns the blocks in place of it; `None` if it stays.
-    async fn replacement(
-        &self,
-        principal: &Principal,
-        tool: &str,
-        block: &Content,
-        now: SystemTime,
-    ) -> Option<[Content; 2]> {
-        let (mut blocks, annotations, meta) = match block {
-            Content::Text(text) if self.above < text.text.len() => {
-                let bytes = text.text.as_bytes();
-                let link = self
-                    .keep(principal, tool, bytes, "text/plain; charset=utf-8", now)
-                    .await?;
-                let blocks = blocks_of(link, Some(&text.text), bytes.len());
-                (blocks, &text.annotations, &text.meta)
-            }
-            Content::Image(media) | Content::Audio(media) if self.above < media.data.len() => {
-                let bytes = STANDARD.decode(&media.data).ok()?;
-                let link = self
-                    .keep(principal, tool, &bytes, &media.mime_type, now)
-                    .await?;
-                let blocks = blocks_of(link, None, bytes.len());
-                (blocks, &media.annotations, &media.meta)
-            }
-            _ => return None,
-        };
-        for block in &mut blocks {
-            match block {
-                Content::Text(text) => text.annotations.clone_from(annotations),
-                Content::ResourceLink(link) => {
-                    link.annotations.clone_from(annotations);
-                    link.meta.clone_from(meta);
-                }
-                _ => {}
-            }
-        }
-        Some(blocks)
-    }
-
     async fn keep(
         &self,
         principal: &Principal,
@@ -400,31 +358,6 @@ fn in_memory(config: &ArtifactConfig, memory_bytes: u64) -> u64 {
     match memory_bytes {
         0 => config.total_bytes,
         memory_bytes => config.total_bytes.min(memory_bytes / 8),
-    }
-}
-
-/// Returns a link together with a description of its target.
-fn blocks_of(link: Content, text: Option<&str>, bytes: usize) -> [Content; 2] {
-    let words = match text {
-        Some(text) => format!(
-            "The result has {bytes} bytes and is stored for a limited time: read the linked resource. It begins:\n{}",
-            longshore_protocol::prefix(text, BEGINNING)
-        ),
-        None => format!(
-            "The result has {bytes} bytes and is stored for a limited time: read the linked resource."
-        ),
-    };
-    [Content::text(words), link]
-}
-
-/// Returns true if a block is the text of a JSON value.
-fn is_json(block: &Content, json: Option<&str>) -> bool {
-    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    match (block, json) {
-        (Content::Text(text), Some(json)) => {
-            value(&text.text).is_some_and(|of| value(json) == Some(of))
-        }
-        _ => false,
     }
 }
 
@@ -508,6 +441,9 @@ impl ResourceTemplate for Linked {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
     use crate::protocol::{Annotations, MediaContent, Role};
 

@@ -1,4 +1,4 @@
-//! What a server sends during a call: progress, messages and requests to the user.
+//! Messages of a server during a call: progress, log messages and requests to the user.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};

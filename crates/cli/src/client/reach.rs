@@ -380,7 +380,7 @@ impl Access {
     }
 }
 
-/// Why there is no connection.
+/// Reason for a missing connection.
 enum Unreached {
     Client(ClientError),
     Setup(AppError),

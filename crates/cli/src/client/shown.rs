@@ -152,7 +152,7 @@ pub(super) fn contents_of(contents: &Value, paint: Paint) -> String {
     }
 }
 
-/// Returns the number of bytes that Base64 text stands for.
+/// Returns the length of decoded Base64 text, in bytes.
 fn decoded_len(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }

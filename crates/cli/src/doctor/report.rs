@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::codes;
 
-/// How something is. The later are worse.
+/// Result of a check. The later are worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
     /// No problem.
