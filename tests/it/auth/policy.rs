@@ -439,6 +439,6 @@ fn nothing_is_suggested_that_leads_to_what_is_hidden() {
     assert_eq!(suggested(CI)["values"], json!(["norway", "atlantis"]));
     assert_eq!(
         suggested(BOB),
-        json!({"values": ["norway"], "total": 1, "hasMore": false})
+        json!({"values": ["norway"], "hasMore": true})
     );
 }
