@@ -466,20 +466,20 @@ fn a_task_that_runs_out_of_time_is_recorded_as_such() {
     );
 }
 
-/// Calls a tool as a task, and waits until it does not work any more.
+/// Calls a tool as a task, and waits for the record of its end.
 fn run_as_task(audited: &Audited, tool: &str) {
     let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
     let call = Stateless::call(tool, json!({})).meta("clientCapabilities", tasks.clone());
     let task = call.send(audited.server()).result()["taskId"].clone();
-    // The task has ended once its record exists.
-    loop {
-        let get = Stateless::new("tasks/get", json!({ "taskId": task }))
+    let is_recorded = || {
+        let text = std::fs::read_to_string(&audited.file).expect("a file");
+        text.contains(r#""event":"task""#)
+    };
+    while !is_recorded() {
+        Stateless::new("tasks/get", json!({ "taskId": task }))
             .and("mcp-name", task.as_str().expect("an id"))
-            .meta("clientCapabilities", tasks.clone());
-        // A task whose time is over is unknown.
-        if get.send(audited.server()).json()["result"]["status"] != "working" {
-            break;
-        }
+            .meta("clientCapabilities", tasks.clone())
+            .send(audited.server());
     }
 }
 
