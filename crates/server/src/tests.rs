@@ -307,6 +307,19 @@ fn post_as(
     session: Option<&str>,
     body: &Value,
 ) -> Reply {
+    match begin_post(principal, server, worker, session, body) {
+        MaybeReady::Ready(reply) => reply,
+        MaybeReady::Pending(_) => panic!("had to wait"),
+    }
+}
+
+fn begin_post(
+    principal: Principal,
+    server: &Arc<Server>,
+    worker: &WorkerState,
+    session: Option<&str>,
+    body: &Value,
+) -> MaybeReady {
     let mut headers = HeaderMap::new();
     if let Some(session) = session {
         headers.insert(
@@ -329,15 +342,12 @@ fn post_as(
         peer: None,
     };
     let body = Bytes::from(body.to_string());
-    match server.handle_http(
+    server.handle_http(
         &mut Context::from_waker(Waker::noop()),
         worker,
         &mut head,
         &body,
-    ) {
-        MaybeReady::Ready(reply) => reply,
-        MaybeReady::Pending(_) => panic!("had to wait"),
-    }
+    )
 }
 
 fn session(server: &Arc<Server>, worker: &WorkerState) -> String {
@@ -580,7 +590,14 @@ async fn a_call_that_waits_for_its_client_can_be_resumed_for_as_long_as_it_waits
     let session = answer.session.expect("a session");
     let call =
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask"}});
-    let Reply::Stream(mut stream) = post(&server, &worker, Some(&session), &call) else {
+    let begun = begin_post(
+        Principal::anonymous(),
+        &server,
+        &worker,
+        Some(&session),
+        &call,
+    );
+    let Reply::Stream(mut stream) = begun.reply().await else {
         panic!("no stream");
     };
     let first = std::future::poll_fn(|cx| stream.poll_next(cx)).await;
