@@ -67,6 +67,30 @@ pub struct PerUserConfig {
     pub parameters: BTreeMap<String, String>,
 }
 
+impl PerUserConfig {
+    /// Returns true if a stored grant is of the configured client and issuer, as far as they are configured.
+    pub(super) fn has_granted(&self, grant: &Grant) -> bool {
+        let is = |configured: &Option<String>, stored: &str| {
+            let configured = configured.as_deref().map(|text| text.trim_end_matches('/'));
+            configured.is_none_or(|configured| configured == stored.trim_end_matches('/'))
+        };
+        is(&self.client_id, &grant.client_id)
+            && is(&self.token_url, &grant.token_endpoint)
+            && is(&self.issuer, &grant.issuer)
+    }
+
+    /// Returns a stored grant with the configured secret, unless it is of another client or issuer.
+    pub(super) fn authenticated(&self, grant: &Grant) -> Grant {
+        let mut grant = grant.clone();
+        if let Some(secret) = &self.client_secret
+            && self.has_granted(&grant)
+        {
+            grant.client_secret = Some(secret.expose().to_owned());
+        }
+        grant
+    }
+}
+
 /// Validity of a link and of the login at the issuer, in seconds.
 const INVITATION_SECONDS: u64 = 15 * 60;
 /// Maximum number of users whose tokens are cached by one source.
@@ -288,7 +312,7 @@ impl UserLogins {
             .invitation_of(caller)
             .map_err(|error| AccountError::NotRecognized(error.to_string()))?;
         let name = self.name(&invitation.user);
-        let ended = end_login(&self.tokens, &name, self.config.client_secret.as_ref()).await;
+        let ended = end_login(&self.tokens, &name, Some(&self.config)).await;
         self.renewed.remove(&invitation.user);
         for login in ended? {
             tracing::info!(
@@ -312,7 +336,7 @@ impl UserLogins {
 
     fn renewed(&self, user: &str) -> Arc<Renewed> {
         let made = self.renewed.get_or_insert_with(user, || {
-            let way = GrantType::User(self.config.client_secret.clone());
+            let way = GrantType::User(Box::new(self.config.clone()));
             let renewed = Renewed::new(self.tokens.clone(), self.name(user), way);
             Ok::<_, std::convert::Infallible>(Arc::new(renewed))
         });
