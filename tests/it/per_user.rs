@@ -1,5 +1,6 @@
 //! Each user's own login at the API of a source (`auth.per_user`).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::support::{Response, Running, Serve, Site, Stateless, Told};
+use crate::support::{Response, Running, Serve, Site, Stateless, Told, longshore};
 
 const PUBLIC: &str = "https://mcp.example.com";
 
@@ -121,23 +122,22 @@ fn link(answer: &Value) -> String {
     link.to_owned()
 }
 
-/// A browser with at most one cookie.
+/// A browser with its cookies.
 #[derive(Default)]
 struct Browser {
-    cookie: String,
+    cookies: BTreeMap<String, String>,
 }
 
 impl Browser {
     fn send(&mut self, server: &Running, head: &str, more: &str, body: &str) -> Response {
-        let cookie = match &*self.cookie {
-            "" => String::new(),
-            cookie => format!("Cookie: other=1; {cookie}\r\n"),
-        };
+        let cookies = self.cookies.iter();
+        let cookies = cookies.map(|(name, value)| format!("; {name}={value}"));
+        let cookies = format!("Cookie: other=1{}\r\n", cookies.collect::<String>());
         let length = body.len();
         let response = server
             .connect()
             .send(format!(
-                "{head} HTTP/1.1\r\nHost: mcp.example.com\r\n{cookie}{more}Content-Length: {length}\r\n\r\n{body}"
+                "{head} HTTP/1.1\r\nHost: mcp.example.com\r\n{cookies}{more}Content-Length: {length}\r\n\r\n{body}"
             ))
             .receive();
         if let Some(set) = response.header("set-cookie") {
@@ -145,7 +145,12 @@ impl Browser {
                 set.starts_with("__Host-") && set.contains("; Secure") && set.contains("HttpOnly"),
                 "{set}"
             );
-            self.cookie = set.split(';').next().unwrap_or_default().to_owned();
+            let (cookie, attributes) = set.split_once(';').expect("attributes");
+            let (name, value) = cookie.split_once('=').expect("a value");
+            match attributes.contains("Max-Age=0") {
+                true => drop(self.cookies.remove(name)),
+                false => drop(self.cookies.insert(name.to_owned(), value.to_owned())),
+            }
         }
         response
     }
@@ -179,10 +184,20 @@ impl Browser {
     /// Comes back from the login page of the issuer.
     fn come_back(&mut self, server: &Running, page: &Url, code: &str) -> Response {
         let state = query(page, "state");
-        self.get(
-            server,
-            &format!("/connect/callback?code={code}&state={state}"),
-        )
+        let target = format!("/connect/callback?code={code}&state={state}");
+        let response = self.get(server, &target);
+        match response.header("location") {
+            // The page that can be loaded again.
+            Some(done) if response.status == 303 => {
+                let done = done
+                    .strip_prefix(PUBLIC)
+                    .expect("of this server")
+                    .to_owned();
+                assert_eq!(self.get(server, &done).status, 200);
+                self.get(server, &done)
+            }
+            _ => response,
+        }
     }
 }
 
@@ -327,6 +342,7 @@ fn a_link_is_of_no_use_to_anybody_else() {
     assert_eq!(browser.post(&server, PUBLIC, &declined).status, 200);
     for bad in [
         "",
+        "?done=x",
         "?link=",
         "?link=x",
         "?visitor=x",
@@ -370,7 +386,7 @@ fn a_response_of_the_issuer_counts_in_the_browser_that_began_only() {
             "from another issuer",
         ),
         (format!("state={state}"), "no code"),
-        ("code=a&state=x".to_owned(), "has expired"),
+        ("code=a&state=x".to_owned(), "did not begin the login"),
         ("code=a".to_owned(), "has expired"),
         (format!("code=a&code=b&state={state}"), "more than once"),
     ] {
@@ -380,11 +396,18 @@ fn a_response_of_the_issuer_counts_in_the_browser_that_began_only() {
     }
     assert!(api.asked("/token").is_empty());
     assert_eq!(browser.come_back(&server, &page, "good").status, 200);
+    assert!(browser.cookies.is_empty(), "{:?}", browser.cookies);
     let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let metrics = server.connect_to_admin().send(get).receive().body;
-    for outcome in ["connected", "denied", "other_browser", "other_issuer"] {
-        let line =
-            format!("longshore_auth_logins_total{{step=\"account\",outcome=\"{outcome}\"}} 1");
+    for (outcome, count) in [
+        ("connected", 1),
+        ("denied", 1),
+        ("other_browser", 2),
+        ("other_issuer", 1),
+    ] {
+        let line = format!(
+            "longshore_auth_logins_total{{step=\"account\",outcome=\"{outcome}\"}} {count}"
+        );
         assert!(metrics.contains(&line), "{line}\n{metrics}");
     }
 }
@@ -423,6 +446,86 @@ fn a_login_that_has_ended_is_asked_for_again() {
     let before = api.asked("/token").len();
     link(&call(&server, "list", CI));
     assert_eq!(api.asked("/token").len(), before, "not asked again at once");
+}
+
+#[test]
+fn a_call_waits_for_a_user_whose_login_has_ended() {
+    let api = api();
+    let server = serve(sources(&api, &per_user(&api)), None);
+    log_in(&server, "gone", CI, "alices");
+    // The API rejects the token, and the issuer renews it no more.
+    let link = link(&call(&server, "gone", CI));
+    let list = || {
+        Stateless::call("list", json!({}))
+            .and("authorization", &bearer(CI))
+            .meta("clientCapabilities", json!({"elicitation": {"url": {}}}))
+    };
+    let asked = list().send(&server).result();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    // The user agrees before the login.
+    let again = list().params(|params| {
+        params["inputResponses"] = json!({"longshore-login": {"action": "accept"}});
+        params["requestState"] = asked["requestState"].clone();
+    });
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| again.send(&server).result());
+        let mut browser = Browser::default();
+        let page = browser.agree(&server, &link, CI);
+        browser.come_back(&server, &page, "alices-again");
+        let answer = waiting.join().expect("no panic");
+        assert!(answer.to_string().contains("headers"), "{answer}");
+    });
+}
+
+#[test]
+fn guesses_of_a_key_are_limited_as_at_the_endpoint() {
+    let api = api();
+    let sources = serde_json::from_value(sources(&api, &per_user(&api))).expect("sources");
+    let server = Serve::new()
+        .configured(|config| {
+            config.sources = sources;
+            config.http.public_url = Some(PUBLIC.to_owned());
+            config.limits.failed_authentications_per_minute = Some(2);
+            with_keys(config);
+        })
+        .start();
+    let link = link(&call(&server, "list", CI));
+    let value = link.strip_prefix("/connect?link=").expect("a link");
+    let mut browser = Browser::default();
+    let mut status = || {
+        let guess = [("link", value), ("key", "lsk_guess"), ("decision", "allow")];
+        let refused = browser.post(&server, PUBLIC, &guess);
+        assert_eq!(
+            refused.header("retry-after").is_some(),
+            refused.status == 429
+        );
+        refused.status
+    };
+    assert_eq!([status(), status(), status()], [403, 403, 429]);
+}
+
+#[test]
+fn a_logout_on_the_command_line_is_revoked_with_the_secret_of_the_client() {
+    let api = api();
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = folder.path().join("tokens");
+    let mut auth = per_user(&api);
+    auth["revoke_url"] = format!("{}/revoke", api.url).into();
+    let sources = sources(&api, &auth);
+    let server = serve(sources.clone(), Some(&tokens));
+    log_in(&server, "list", CI, "alices");
+    let config = json!({
+        "sources": sources, "tokens": {"folder": tokens}, "http": {"public_url": PUBLIC},
+    });
+    let file = folder.path().join("longshore.json");
+    std::fs::write(&file, config.to_string()).expect("written");
+    let file = file.to_str().expect("a path");
+    let arguments = ["logout", "files", "--user", "key:ci", "--config", file];
+    let output = longshore(&arguments, &[]).output().expect("runs");
+    assert!(output.status.success(), "{output:?}");
+    let revoked = api.asked("/revoke").pop().expect("a revocation");
+    assert_eq!(revoked.field("token").as_deref(), Some("refresh-alices"));
+    assert!(revoked.headers["authorization"].starts_with("Basic "));
 }
 
 #[test]

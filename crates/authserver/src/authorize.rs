@@ -16,7 +16,7 @@ use crate::net::Body;
 
 /// Time to approve a client and to log in at the provider, in seconds.
 pub(super) const LOGIN_SECONDS: u64 = 15 * 60;
-const STATE_MAX_BYTES: usize = 1024;
+const STATE_MAX_BYTES: usize = 2048;
 const SCOPE_MAX_BYTES: usize = 1024;
 /// Length of a SHA-256 digest in base64url.
 const DIGEST_LEN: usize = 43;
@@ -59,13 +59,16 @@ impl AuthorizationServer {
                 "redirect_uri is not one that the client registered",
             )));
         };
+        // A response without its state would be of no use to the client.
+        let state = parameters.within("state", STATE_MAX_BYTES);
+        let state = state.map_err(Failure::Page)?.map(str::to_owned);
         let mut request = AuthorizationRequest {
             client_id: client.id.clone(),
             redirect_uri,
             challenge: String::new(),
             scopes: Vec::new(),
             resource: String::new(),
-            state: None,
+            state,
             thumbprint: None,
         };
         if let Err(error) = self.complete(&mut request, &parameters) {
@@ -94,10 +97,6 @@ impl AuthorizationServer {
         request: &mut AuthorizationRequest,
         parameters: &Parameters,
     ) -> Result<(), OAuthError> {
-        // First, so that the other errors carry it.
-        request.state = parameters
-            .within("state", STATE_MAX_BYTES)?
-            .map(str::to_owned);
         match parameters.get("response_type") {
             Some("code") => {}
             Some(_) => {

@@ -62,4 +62,4 @@ mod tests;
 pub use endpoints::is_path;
 pub use form::read_parameters;
 pub use server::{AuthorizationServer, AuthorizationServerError, Parts};
-pub use visit::{BrowserCookie, Visitor, origin_of};
+pub use visit::{LoginStateCookie, Visitor, origin_of};

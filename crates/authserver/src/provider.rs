@@ -3,8 +3,9 @@
 //! A provider speaks OpenID Connect, whose ID token names the user, or plain OAuth 2, where the user is asked for with the
 //! access token (GitHub). Its tokens are used here and dropped.
 
+mod documents;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -12,25 +13,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, StatusCode};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 use url::{Url, form_urlencoded};
 
+use self::documents::{FailedFetch, ProviderDocuments};
 use super::error::OAuthError;
 use super::sealed::User;
 use crate::auth::{
-    AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, IssuerKeys, Preset,
-    ProviderKind, strict_object, verify_id_token, verify_identity_assertion,
+    AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, Preset, ProviderKind,
+    strict_object, verify_id_token, verify_identity_assertion,
 };
 use crate::net::{Client, FetchedResponse, OutgoingRequest};
 use longshore_net::environment::unix_seconds;
 
-/// Time for which metadata and keys are kept.
-const KEPT: Duration = Duration::from_secs(3600);
-/// Shortest time between two fetches of the keys because of an unknown key.
-const UNKNOWN_KEY_EVERY: Duration = Duration::from_secs(60);
+/// Issuer that GitHub names in its responses (RFC 9207).
+const GITHUB_ISSUER: &str = "https://github.com/login/oauth";
 /// Tolerated difference between clocks, in seconds.
 const LEEWAY_SECONDS: u64 = 60;
 /// Maximum length of a claim that becomes a part of our tokens, in bytes.
@@ -54,20 +52,8 @@ pub(super) struct Provider {
     groups: Vec<String>,
     web: Client,
     known: ArcSwapOption<ProviderDocuments>,
-    /// Held by the one request that fetches.
-    fetching: Mutex<()>,
-}
-
-/// Metadata and keys of a provider.
-#[derive(Debug)]
-struct ProviderDocuments {
-    authorization: Url,
-    token: Url,
-    keys: IssuerKeys,
-    user: Option<Url>,
-    sends_issuer: bool,
-    basic: bool,
-    since: Instant,
+    /// Held by the one request that fetches. Holds the latest failure.
+    fetching: Mutex<Option<FailedFetch>>,
 }
 
 impl Provider {
@@ -86,7 +72,7 @@ impl Provider {
             groups: config.groups.clone(),
             web,
             known: ArcSwapOption::empty(),
-            fetching: Mutex::new(()),
+            fetching: Mutex::default(),
         })
     }
 
@@ -130,8 +116,12 @@ impl Provider {
     /// Checks `iss` of an authorization response (RFC 9207, section 2.4).
     pub(super) async fn check_issuer(&self, shown: Option<&str>) -> Result<(), OAuthError> {
         let mixed_up = || OAuthError::access_denied("the response is from another issuer");
+        let own = match self.kind {
+            ProviderKind::OpenId => &*self.issuer,
+            ProviderKind::Plain => GITHUB_ISSUER,
+        };
         match shown {
-            Some(shown) if shown != self.issuer => Err(mixed_up()),
+            Some(shown) if shown != own => Err(mixed_up()),
             Some(_) => Ok(()),
             None if self.known().await?.sends_issuer => Err(mixed_up()),
             None => Ok(()),
@@ -338,105 +328,6 @@ impl Provider {
         })
     }
 
-    /// Returns metadata and keys, fetched at most once an hour.
-    async fn known(&self) -> Result<Arc<ProviderDocuments>, OAuthError> {
-        let fresh = |known: &Arc<ProviderDocuments>| known.since.elapsed() < KEPT;
-        let known = self.known.load_full();
-        if let Some(known) = known.filter(fresh) {
-            return Ok(known);
-        }
-        let _one = self.fetching.lock().await;
-        let stale = self.known.load_full();
-        if let Some(known) = stale.clone().filter(fresh) {
-            return Ok(known);
-        }
-        match (self.discover().await, stale) {
-            (Ok(known), _) => {
-                let known = Arc::new(known);
-                self.known.store(Some(Arc::clone(&known)));
-                Ok(known)
-            }
-            // Stale metadata is better than no login.
-            (Err(_), Some(stale)) => Ok(stale),
-            (Err(error), None) => Err(error),
-        }
-    }
-
-    /// Fetches the keys again because one is unknown.
-    async fn newer_keys(
-        &self,
-        known: &Arc<ProviderDocuments>,
-    ) -> Result<Arc<ProviderDocuments>, OAuthError> {
-        let _one = self.fetching.lock().await;
-        let current = self.known.load_full();
-        if let Some(current) = current
-            && (!Arc::ptr_eq(&current, known) || current.since.elapsed() < UNKNOWN_KEY_EVERY)
-        {
-            return Ok(current);
-        }
-        let newer = Arc::new(self.discover().await?);
-        self.known.store(Some(Arc::clone(&newer)));
-        Ok(newer)
-    }
-
-    async fn discover(&self) -> Result<ProviderDocuments, OAuthError> {
-        if let ProviderKind::Plain = self.kind {
-            let url = |text: &str| Url::parse(text).map_err(|_| self.odd("a URL is not valid"));
-            return Ok(ProviderDocuments {
-                authorization: url("https://github.com/login/oauth/authorize")?,
-                token: url("https://github.com/login/oauth/access_token")?,
-                keys: IssuerKeys::default(),
-                user: Some(url("https://api.github.com/user")?),
-                sends_issuer: false,
-                basic: false,
-                since: Instant::now(),
-            });
-        }
-        let base = self.issuer.trim_end_matches('/');
-        let document = format!("{base}/.well-known/openid-configuration");
-        let document = Url::parse(&document).map_err(|_| self.odd("its URL is not valid"))?;
-        let answer = self
-            .fetch(OutgoingRequest::get(document), "metadata")
-            .await?;
-        let found = strict_object(&answer.body).filter(|_| answer.status == StatusCode::OK);
-        let found = found.ok_or_else(|| self.odd("it has no OpenID metadata"))?;
-        let text = |name: &str| found.get(name).and_then(Value::as_str);
-        if text("issuer") != Some(&self.issuer) {
-            return Err(self.odd(
-                "its metadata names another issuer; write auth.oauth.facade.provider as it does",
-            ));
-        }
-        let url = |name: &str| -> Result<Url, OAuthError> {
-            let url = text(name).and_then(|text| Url::parse(text).ok());
-            let url = url.ok_or_else(|| self.odd("its metadata lacks an endpoint"))?;
-            self.web
-                .guard()
-                .check_url(&url)
-                .map_err(|_| self.odd("an endpoint in its metadata is not allowed"))?;
-            Ok(url)
-        };
-        let keys_url = url("jwks_uri")?;
-        let answer = self.fetch(OutgoingRequest::get(keys_url), "keys").await?;
-        let keys = IssuerKeys::read(&answer.body).map_err(|error| {
-            tracing::warn!(provider = self.host, %error, "cannot read the keys of the identity provider");
-            self.odd("its keys cannot be used")
-        })?;
-        let methods = found
-            .get("token_endpoint_auth_methods_supported")
-            .and_then(Value::as_array);
-        Ok(ProviderDocuments {
-            authorization: url("authorization_endpoint")?,
-            token: url("token_endpoint")?,
-            keys,
-            user: None,
-            sends_issuer: found.get("authorization_response_iss_parameter_supported")
-                == Some(&Value::Bool(true)),
-            // The default of OpenID Connect Discovery.
-            basic: methods.is_none_or(|list| list.iter().any(|one| one == "client_secret_basic")),
-            since: Instant::now(),
-        })
-    }
-
     async fn fetch(
         &self,
         request: OutgoingRequest,
@@ -449,7 +340,9 @@ impl Provider {
     }
 
     fn basic(&self) -> Result<HeaderValue, OAuthError> {
-        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        // As forms encode it (RFC 6749, section 2.3.1). Some providers decode nothing, so no more than that is encoded.
+        let encoded =
+            |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let pair = format!(
             "{}:{}",
             encoded(&self.client_id),
@@ -494,5 +387,54 @@ fn collect_words(value: Option<&Value>, words: &mut Vec<String>) {
             words.extend(list.iter().filter_map(Value::as_str).map(str::to_owned));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::AllowConfig;
+    use crate::net::Guard;
+
+    /// RFC 9207, section 2.4. GitHub does not name its origin.
+    #[tokio::test]
+    async fn github_names_its_issuer_in_responses() {
+        let config = FacadeConfig {
+            provider: Some("https://github.com".to_owned()),
+            client_id: Some("id".to_owned()),
+            client_secret: Some("secret".to_owned().into()),
+            allow: AllowConfig {
+                anyone: true,
+                ..AllowConfig::default()
+            },
+            ..FacadeConfig::default()
+        };
+        let web = Client::builder(Guard::public()).build().expect("a client");
+        let provider = Provider::new(&config, web).expect("a provider");
+        for (shown, is_own) in [
+            (None, true),
+            (Some("https://github.com/login/oauth"), true),
+            (Some("https://github.com"), false),
+            (Some("https://evil.example"), false),
+        ] {
+            let checked = provider.check_issuer(shown).await;
+            assert_eq!(checked.is_ok(), is_own, "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_encoded_as_in_a_form() {
+        let config = FacadeConfig {
+            provider: Some("https://id.example.com".to_owned()),
+            client_id: Some("my-client_1.example".to_owned()),
+            client_secret: Some("a b+c:d".to_owned().into()),
+            ..FacadeConfig::default()
+        };
+        let web = Client::builder(Guard::public()).build().expect("a client");
+        let provider = Provider::new(&config, web).expect("a provider");
+        let value = provider.basic().expect("a header");
+        let encoded = value.to_str().expect("ASCII").strip_prefix("Basic ");
+        let decoded = STANDARD.decode(encoded.expect("Basic")).expect("base64");
+        assert_eq!(decoded, b"my-client_1.example:a+b%2Bc%3Ad");
     }
 }

@@ -163,6 +163,12 @@ impl BrowserCookie {
             .is_some_and(|value| text_digest(value) == digest)
     }
 
+    /// Returns the value of the cookie, if it has the right form and is there once.
+    fn value(self, headers: &HeaderMap) -> Option<&str> {
+        let value = cookie(headers, self.name());
+        value.filter(|value| value.len() == COOKIE_LEN)
+    }
+
     /// Name of the cookie. The prefix keeps other hosts and plain HTTP from setting it.
     fn name(self) -> &'static str {
         match self.is_secure {
@@ -170,23 +176,62 @@ impl BrowserCookie {
             false => "longshore-login",
         }
     }
+}
 
-    /// Returns the value of the cookie, if it has the right form and is there once.
-    fn value(self, headers: &HeaderMap) -> Option<&str> {
-        let name = self.name();
-        let lines = headers
-            .get_all(COOKIE)
-            .iter()
-            .filter_map(|line| line.to_str().ok());
-        let mut values = lines.flat_map(|line| line.split(';')).filter_map(|pair| {
-            let (known, value) = pair.trim().split_once('=')?;
-            (known == name).then_some(value)
-        });
-        let value = values.next()?;
-        let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-        let is_good = value.len() == COOKIE_LEN && value.bytes().all(is_base64);
-        (is_good && values.next().is_none()).then_some(value)
+/// Cookies that hold the sealed state of a login at another issuer. So the URLs of the login carry only its ID, as many
+/// issuers accept short states only.
+#[derive(Clone, Copy, Debug)]
+pub struct LoginStateCookie {
+    is_secure: bool,
+}
+
+/// Logins that a browser can have under way at the same time. Their cookies are a part of each request.
+const LOGINS_MAX: u8 = 4;
+
+impl LoginStateCookie {
+    /// `is_secure` is true if browsers reach the server by HTTPS.
+    pub fn new(is_secure: bool) -> Self {
+        Self { is_secure }
     }
+
+    /// Returns the state of the login with this ID, unless a later one has replaced it. It may be that of another login.
+    pub fn state(self, headers: &HeaderMap, id: &str) -> Option<String> {
+        cookie(headers, &self.name(id)).map(str::to_owned)
+    }
+
+    /// Makes the browser keep the state of a login for a time in seconds. With 0 seconds, it forgets it.
+    pub fn set_on(self, response: &mut Response<Body>, id: &str, state: &str, seconds: u64) {
+        let name = self.name(id);
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let cookie =
+            format!("{name}={state}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+        if let Ok(value) = HeaderValue::try_from(cookie) {
+            response.headers_mut().append(SET_COOKIE, value);
+        }
+    }
+
+    fn name(self, id: &str) -> String {
+        let slot = id.bytes().next().unwrap_or_default() % LOGINS_MAX;
+        match self.is_secure {
+            true => format!("__Host-longshore-connect-{slot}"),
+            false => format!("longshore-connect-{slot}"),
+        }
+    }
+}
+
+/// Returns the value of a cookie, if it is base64url and there once.
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
+    let mut values = lines.flat_map(|line| line.split(';')).filter_map(|pair| {
+        let (known, value) = pair.trim().split_once('=')?;
+        (known == name).then_some(value)
+    });
+    let value = values.next()?;
+    let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    (value.bytes().all(is_base64) && values.next().is_none()).then_some(value)
 }
 
 /// Returns scheme, host and port of a URL, as the header `Origin` names them. Empty for what is not a URL.

@@ -22,8 +22,8 @@ use crate::app::{AppError, tokens};
 use crate::environment::Probe;
 use crate::net::with_causes;
 use crate::source::{
-    LoginError, LoginRequest, StoredToken, TokenStore, Tokens, UpstreamConfig, default_folder,
-    log_in, log_out, log_out_user, logins,
+    LoginError, LoginRequest, PerUserConfig, SourceConfig, StoredToken, TokenStore, Tokens,
+    UpstreamConfig, default_folder, log_in, log_out, log_out_user, logins,
 };
 use longshore_app::config::{Config, Flags};
 
@@ -279,7 +279,9 @@ pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
         Some(user) => {
             let config = args.place.kept.config()?;
             let tokens = args.place.kept.tokens(Some(&config), true)?;
-            runtime()?.block_on(log_out_user(&tokens, &args.place.server, user))
+            let source = &args.place.server;
+            let settings = user_logins(&config, source);
+            runtime()?.block_on(log_out_user(&tokens, source, user, settings))
         }
         None => {
             let (server, upstream, tokens) = args.place.find()?;
@@ -306,6 +308,13 @@ pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
         Err(error) => return Err(of_server(&args.place.server, with_causes(&error))),
     }
     Ok(())
+}
+
+/// Returns the settings of the logins of users at a source or an upstream server.
+fn user_logins<'c>(config: &'c Config, name: &str) -> Option<&'c PerUserConfig> {
+    let source = config.sources.iter().find(|source| source.name == name);
+    let of_source = source.and_then(SourceConfig::user_logins);
+    of_source.or_else(|| config.upstreams.get(name)?.auth.per_user.as_ref())
 }
 
 pub(super) fn list(args: &LoginsArgs) -> Result<(), Failure> {

@@ -13,6 +13,7 @@ use super::http::HttpSourceConfig;
 use super::kind::SourceKind;
 use super::openapi::OpenApiSourceConfig;
 use super::parts::SourceParts;
+use super::per_user::PerUserConfig;
 use super::wasm::ComponentSourceConfig;
 use crate::net;
 
@@ -80,6 +81,13 @@ impl SourceConfig {
     pub fn has_user_logins(&self) -> bool {
         let mut all = self.set_kinds().filter_map(SourceKind::auth);
         all.any(AuthConfig::has_user_logins)
+    }
+
+    /// Returns the settings of the logins of users, if each user logs in to its API.
+    #[doc(hidden)]
+    pub fn user_logins(&self) -> Option<&PerUserConfig> {
+        let mut all = self.set_kinds().filter_map(SourceKind::auth);
+        all.find_map(|auth| auth.per_user.as_ref())
     }
 
     /// Returns true if a document or a component describes its tools, which may change without the configuration.

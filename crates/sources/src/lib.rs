@@ -76,7 +76,8 @@ pub use login::{LoginError, LoginRequest, StoredToken, log_in, log_out, log_out_
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use parts::SourceParts;
 pub use per_user::{
-    Account, AccountError, Accounts, Invitation, PerUserConfig, RecognizedUsers, is_account_path,
+    Account, AccountError, Accounts, BegunLogin, Invitation, PerUserConfig, RecognizedUsers,
+    is_account_path,
 };
 #[cfg(feature = "cli")]
 pub use registry::{

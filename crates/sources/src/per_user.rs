@@ -2,14 +2,14 @@
 //!
 //! A call of a user without a login is answered with a link. The page behind it ([`Accounts`] is its model) recognizes the
 //! user in the browser, sends the browser to the issuer of the API, and stores the tokens that the issuer grants, under
-//! the source and the user. Nothing but the tokens is stored: the link and the state of the flow are sealed, so that any
-//! replica continues a flow.
+//! the source and the user. Nothing but the tokens is stored: the link and the state of the flow, which the browser has as a
+//! cookie, are sealed, so that any replica continues a flow.
 //!
 //! # Threats
 //!
 //! - A link that is passed on to another person: the page authenticates its visitor, so another person's account is never
 //!   connected to the user who asked.
-//! - A response that another browser began (RFC 6819, section 4.4.1.7): the state names the browser by a cookie.
+//! - A response that another browser began (RFC 6819, section 4.4.1.7): its state is in a cookie of that browser.
 //! - Mix-up (RFC 9207): `iss` is checked as for `longshore login`.
 
 mod preparation;
@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use http::HeaderMap;
 use quick_cache::sync::Cache;
 use schemars::JsonSchema;
@@ -28,7 +29,7 @@ use tokio::time::Instant;
 use url::Url;
 
 pub use self::accounts::{
-    Account, AccountError, Accounts, Invitation, RecognizedUsers, is_account_path,
+    Account, AccountError, Accounts, BegunLogin, Invitation, RecognizedUsers, is_account_path,
 };
 use super::credentials::{AccessToken, CredentialError, GrantType, LoginNeeded, Renewed};
 use super::login::end_login;
@@ -67,12 +68,38 @@ pub struct PerUserConfig {
     pub parameters: BTreeMap<String, String>,
 }
 
+impl PerUserConfig {
+    /// Returns true if a stored grant is of the configured client and issuer, as far as they are configured.
+    pub(super) fn has_granted(&self, grant: &Grant) -> bool {
+        let is = |configured: &Option<String>, stored: &str| {
+            let configured = configured.as_deref().map(|text| text.trim_end_matches('/'));
+            configured.is_none_or(|configured| configured == stored.trim_end_matches('/'))
+        };
+        is(&self.client_id, &grant.client_id)
+            && is(&self.token_url, &grant.token_endpoint)
+            && is(&self.issuer, &grant.issuer)
+    }
+
+    /// Returns a stored grant with the configured secret, unless it is of another client or issuer.
+    pub(super) fn authenticated(&self, grant: &Grant) -> Grant {
+        let mut grant = grant.clone();
+        if let Some(secret) = &self.client_secret
+            && self.has_granted(&grant)
+        {
+            grant.client_secret = Some(secret.expose().to_owned());
+        }
+        grant
+    }
+}
+
 /// Validity of a link and of the login at the issuer, in seconds.
 const INVITATION_SECONDS: u64 = 15 * 60;
 /// Maximum number of users whose tokens are cached by one source.
 const USERS_CACHED: usize = 10_000;
-/// Time that a call waits for a user who has agreed to log in, and the interval between looks.
+/// Maximum time that a call waits for a user who has agreed to log in, its share of the call's timeout, and the interval
+/// between looks.
 const WAIT: Duration = Duration::from_secs(90);
+const WAIT_SHARE: f64 = 0.75;
 const LOOK: Duration = Duration::from_millis(500);
 /// Time for which metadata of an issuer is used.
 const METADATA_LIFE: Duration = Duration::from_secs(3600);
@@ -89,7 +116,7 @@ pub struct UserLogins {
     tokens: Tokens,
     accounts: Accounts,
     renewed: Cache<String, Arc<Renewed>>,
-    metadata: tokio::sync::Mutex<Option<(Instant, Metadata)>>,
+    metadata: ArcSwapOption<(Instant, Metadata)>,
 }
 
 impl UserLogins {
@@ -177,7 +204,7 @@ impl UserLogins {
             tokens: tokens.clone(),
             accounts: accounts.clone(),
             renewed: Cache::new(USERS_CACHED),
-            metadata: tokio::sync::Mutex::new(None),
+            metadata: ArcSwapOption::empty(),
         });
         accounts.register(&logins);
         Ok(logins)
@@ -254,14 +281,18 @@ impl UserLogins {
             ) => return Err(ToolError::new(by_hand)),
             Err(error) => return Err(error.into()),
         }
-        let deadline = Instant::now() + WAIT;
-        while Instant::now() < deadline {
-            if self.has_login(context.principal()).await {
-                return Ok(());
+        // Before the call ends by its timeout, whose error has no link.
+        let patience = context.timeout.map(|timeout| timeout.mul_f64(WAIT_SHARE));
+        let deadline = Instant::now() + patience.map_or(WAIT, |patience| patience.min(WAIT));
+        // A login that has ended is still stored, so the token itself is looked for.
+        while let Err(CredentialError::LoginNeeded(_)) = self.token(context.principal()).await {
+            if deadline <= Instant::now() {
+                return Err(ToolError::new(by_hand));
             }
             tokio::time::sleep(LOOK).await;
         }
-        Err(ToolError::new(by_hand))
+        // Other problems are reported by the request.
+        Ok(())
     }
 
     /// Returns the caller's login. Reads the store.
@@ -288,7 +319,7 @@ impl UserLogins {
             .invitation_of(caller)
             .map_err(|error| AccountError::NotRecognized(error.to_string()))?;
         let name = self.name(&invitation.user);
-        let ended = end_login(&self.tokens, &name, self.config.client_secret.as_ref()).await;
+        let ended = end_login(&self.tokens, &name, Some(&self.config)).await;
         self.renewed.remove(&invitation.user);
         for login in ended? {
             tracing::info!(
@@ -302,17 +333,9 @@ impl UserLogins {
         Ok(())
     }
 
-    async fn has_login(&self, caller: &Principal) -> bool {
-        let Ok(invitation) = self.invitation_of(caller) else {
-            return false;
-        };
-        let found = self.tokens.load(&self.name(&invitation.user)).await;
-        found.is_ok_and(|found| found.is_some())
-    }
-
     fn renewed(&self, user: &str) -> Arc<Renewed> {
         let made = self.renewed.get_or_insert_with(user, || {
-            let way = GrantType::User(self.config.client_secret.clone());
+            let way = GrantType::User(Box::new(self.config.clone()));
             let renewed = Renewed::new(self.tokens.clone(), self.name(user), way);
             Ok::<_, std::convert::Infallible>(Arc::new(renewed))
         });
@@ -320,6 +343,15 @@ impl UserLogins {
             Ok(renewed) => renewed,
             Err(never) => match never {},
         }
+    }
+
+    /// Returns true for an issuer at the host of one of the configured endpoints, whose issuer is not configured.
+    fn has_endpoint_of(&self, issuer: &str) -> bool {
+        let origin = |text: &str| Url::parse(text).ok().map(|url| url.origin());
+        let issuer = origin(issuer);
+        let endpoints = [&self.config.authorize_url, &self.config.token_url];
+        let mut endpoints = endpoints.into_iter().flatten();
+        issuer.is_some() && endpoints.any(|endpoint| origin(endpoint) == issuer)
     }
 
     fn name(&self, user: &str) -> Name {

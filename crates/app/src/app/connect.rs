@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, LOCATION, ORIGIN};
+use http::header::{ALLOW, AUTHORIZATION, LOCATION, ORIGIN, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use longshore_authserver::page::{document, escaped, response};
-use longshore_authserver::{AuthorizationServer, BrowserCookie, origin_of, read_parameters};
+use longshore_authserver::{AuthorizationServer, LoginStateCookie, origin_of, read_parameters};
 
 use super::accounts::{AccountList, PATH as ACCOUNTS_PATH};
 use super::hooks::has_user_logins;
@@ -22,6 +22,7 @@ use super::items::AppItems;
 use crate::auth::{ApiKeys, AuthMethod as _, AuthOutcome, Credentials, Principal, PublicUrl};
 use crate::config::Config;
 use crate::environment::unix_seconds;
+use crate::limit::ClientLimits;
 use crate::net::Body;
 use crate::source::{AccountError, Accounts, Invitation, is_account_path};
 use crate::telemetry::{LOGINS, Metrics};
@@ -37,7 +38,7 @@ struct Inner {
     name: String,
     /// Scheme, host and port of the public URL.
     origin: String,
-    cookie: BrowserCookie,
+    cookie: LoginStateCookie,
     accounts: Accounts,
     /// Recognizes the users of access tokens of this server.
     authorization: Option<Arc<AuthorizationServer>>,
@@ -66,8 +67,23 @@ pub(super) fn serve(
     layers.serve_publicly(Arc::new(page));
 }
 
-/// A problem to show to the user.
-struct Problem(StatusCode, String);
+/// A problem to show to the user, and the seconds after which another attempt may succeed.
+struct Problem(StatusCode, String, Option<u64>);
+
+impl Problem {
+    fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self(status, text.into(), None)
+    }
+
+    fn into_response(self) -> Response<Body> {
+        let Self(status, text, wait) = self;
+        let mut response = response(status, problem_page(&text));
+        if let Some(seconds) = wait {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
 
 type PageResult = Result<Response<Body>, Problem>;
 
@@ -84,7 +100,7 @@ impl ConnectPage {
         Self(Arc::new(Inner {
             name: name.to_owned(),
             origin: origin_of(&root),
-            cookie: BrowserCookie::new(root.starts_with("https://")),
+            cookie: LoginStateCookie::new(root.starts_with("https://")),
             accounts,
             authorization,
             keys,
@@ -110,21 +126,27 @@ impl Inner {
         let query = head.uri.query().unwrap_or_default().as_bytes();
         let answer = match (path, &head.method) {
             ("/connect", &Method::GET) => self.visit(&head.headers, query).await,
-            ("/connect/begin", &Method::POST) => self.begin(&head.headers, &body).await,
+            ("/connect/begin", &Method::POST) => {
+                let limits = head.extensions.get();
+                self.begin(&head.headers, &body, limits).await
+            }
             ("/connect/callback", &Method::GET) => self.finish(&head.headers, query).await,
             ("/connect" | "/connect/callback", _) => return method_not_allowed("GET"),
             ("/connect/begin", _) => return method_not_allowed("POST"),
-            _ => Err(Problem(
+            _ => Err(Problem::new(
                 StatusCode::NOT_FOUND,
-                "this page does not exist".to_owned(),
+                "this page does not exist",
             )),
         };
-        answer.unwrap_or_else(|Problem(status, text)| response(status, problem_page(&text)))
+        answer.unwrap_or_else(Problem::into_response)
     }
 
     /// Shows the consent page, once the user is recognized.
     async fn visit(&self, headers: &HeaderMap, query: &[u8]) -> PageResult {
         let parameters = read(query)?;
+        if let Some(done) = parameters.get("done") {
+            return self.connected(done);
+        }
         let visitor = parameters.get("visitor");
         let link = match (parameters.get("link"), visitor) {
             (Some(link), None) => link.clone(),
@@ -135,7 +157,7 @@ impl Inner {
         if invitation.subject().is_some() && visitor.is_none() {
             let server = self.authorization.as_ref().ok_or_else(expired)?;
             let sent = server.recognize(headers, &link).await;
-            return sent.map_err(|text| Problem(StatusCode::BAD_GATEWAY, text));
+            return sent.map_err(|text| Problem::new(StatusCode::BAD_GATEWAY, text));
         }
         if let Some(visitor) = visitor {
             let (_, subject) = self.visit_of(headers, visitor)?;
@@ -148,18 +170,21 @@ impl Inner {
         };
         let asks_for_key = invitation.subject().is_none() && !invitation.is_everybody();
         let page = consent(&self.name, &host, &invitation, field, asks_for_key);
-        let mut response = response(StatusCode::OK, page);
-        self.cookie.of_or_new(headers).set_on(&mut response);
-        Ok(response)
+        Ok(response(StatusCode::OK, page))
     }
 
     /// Takes the decision of the consent page, and sends the browser to the issuer of the API.
-    async fn begin(&self, headers: &HeaderMap, body: &[u8]) -> PageResult {
+    async fn begin(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        limits: Option<&ClientLimits>,
+    ) -> PageResult {
         let is_foreign = |origin: &HeaderValue| origin.as_bytes() != self.origin.as_bytes();
         if headers.get(ORIGIN).is_some_and(is_foreign) {
-            return Err(Problem(
+            return Err(Problem::new(
                 StatusCode::FORBIDDEN,
-                "the form was sent by another site".to_owned(),
+                "the form was sent by another site",
             ));
         }
         let parameters = read(body)?;
@@ -184,39 +209,36 @@ impl Inner {
                 let key = parameters.get("key").map(String::as_str);
                 let shown = self.holder(key.unwrap_or_default());
                 if !shown.is_some_and(|shown| invitation.is_of(&shown)) {
-                    return Err(Problem(
-                        StatusCode::FORBIDDEN,
-                        "this is not the API key that the tool was called with".to_owned(),
-                    ));
+                    return Err(wrong_key(limits));
                 }
             }
         }
-        let browser = self.cookie.of_or_new(headers);
-        let url = self.accounts.begin(&invitation, &browser.digest).await;
-        let url = url.map_err(|error| {
+        let begun = self.accounts.begin(&invitation).await;
+        let begun = begun.map_err(|error| {
             tracing::warn!(
                 source = invitation.source(),
                 error = crate::net::with_causes(&error),
                 "users cannot log in to the API of a source"
             );
-            Problem(StatusCode::BAD_GATEWAY, error.to_string())
+            Problem::new(StatusCode::BAD_GATEWAY, error.to_string())
         })?;
-        let mut response = response(StatusCode::SEE_OTHER, String::new());
-        if let Ok(location) = HeaderValue::from_str(url.as_str()) {
-            response.headers_mut().insert(LOCATION, location);
-        }
-        browser.set_on(&mut response);
+        let mut response = redirect_to(begun.page.as_str());
+        let seconds = begun.expires.saturating_sub(unix_seconds());
+        self.cookie
+            .set_on(&mut response, &begun.id, &begun.state, seconds);
         Ok(response)
     }
 
     /// Takes the response of the issuer.
     async fn finish(&self, headers: &HeaderMap, query: &[u8]) -> PageResult {
         let parameters = read(query)?;
-        let of_browser = |digest: &str| self.cookie.is_of(headers, digest);
+        let id = parameters.get("state").map(String::as_str);
+        let id = id.unwrap_or_default();
+        let state = self.cookie.state(headers, id);
         let finished = self
             .accounts
-            .finish(&parameters, unix_seconds(), of_browser)
-            .await;
+            .finish(&parameters, state.as_deref(), unix_seconds());
+        let finished = finished.await;
         let outcome = finished
             .as_ref()
             .map_or_else(AccountError::code, |_| "connected");
@@ -227,12 +249,19 @@ impl Inner {
                 error = crate::net::with_causes(&error),
                 "a user's login at the API of a source failed"
             );
-            Problem(StatusCode::BAD_REQUEST, error.to_string())
+            Problem::new(StatusCode::BAD_REQUEST, error.to_string())
         })?;
+        let mut response = redirect_to(&self.accounts.done_page(invitation.source()));
+        self.cookie.set_on(&mut response, id, "", 0);
+        Ok(response)
+    }
+
+    /// Reports a login that has succeeded.
+    fn connected(&self, sealed: &str) -> PageResult {
+        let source = self.accounts.done(sealed).ok_or_else(expired)?;
         let text = format!(
-            "{} can now use your account for {}. You can close this page.",
-            self.name,
-            invitation.source()
+            "{} can now use your account for {source}. You can close this page.",
+            self.name
         );
         Ok(response(StatusCode::OK, note_page("Connected", &text)))
     }
@@ -269,21 +298,36 @@ fn check_subject(invitation: &Invitation, subject: &str) -> Result<(), Problem> 
     if invitation.subject() == Some(subject) {
         return Ok(());
     }
-    Err(Problem(
+    Err(Problem::new(
         StatusCode::FORBIDDEN,
-        "the link is for another user of this server; no account was connected".to_owned(),
+        "the link is for another user of this server; no account was connected",
     ))
 }
 
+/// Counts an API key that is not the expected one, as at the endpoint.
+fn wrong_key(limits: Option<&ClientLimits>) -> Problem {
+    let counted = limits.map(|client| client.limits.failed_proof(client.address));
+    match counted {
+        Some(Err(refused)) => Problem(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many attempts with a wrong API key; try again later".to_owned(),
+            Some(refused.retry_after_seconds()),
+        ),
+        _ => Problem::new(
+            StatusCode::FORBIDDEN,
+            "this is not the API key that the tool was called with",
+        ),
+    }
+}
+
 fn read(encoded: &[u8]) -> Result<BTreeMap<String, String>, Problem> {
-    read_parameters(encoded).map_err(|text| Problem(StatusCode::BAD_REQUEST, text))
+    read_parameters(encoded).map_err(|text| Problem::new(StatusCode::BAD_REQUEST, text))
 }
 
 fn expired() -> Problem {
-    Problem(
+    Problem::new(
         StatusCode::BAD_REQUEST,
-        "the link has expired, or it is not one of this server; call the tool again to get a new one"
-            .to_owned(),
+        "the link has expired, or it is not one of this server; call the tool again to get a new one",
     )
 }
 
@@ -326,6 +370,14 @@ fn consent(
         value = escaped(value),
     );
     document("Connect an account", &body)
+}
+
+fn redirect_to(url: &str) -> Response<Body> {
+    let mut response = response(StatusCode::SEE_OTHER, String::new());
+    if let Ok(location) = HeaderValue::from_str(url) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
 }
 
 fn note_page(title: &str, text: &str) -> String {

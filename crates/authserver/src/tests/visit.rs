@@ -7,6 +7,7 @@ use serde_json::json;
 use url::Url;
 
 use super::flow::{Flow, encoded, query};
+use crate::visit::LoginStateCookie;
 use longshore_net::environment::unix_seconds;
 
 fn header(headers: &HeaderMap, name: http::HeaderName) -> String {
@@ -90,4 +91,27 @@ async fn a_response_of_the_provider_counts_in_the_browser_that_began_only() {
         text.contains("this browser did not begin the login"),
         "{text}"
     );
+}
+
+#[test]
+fn the_state_of_a_login_is_in_a_cookie_of_its_own() {
+    let cookie = LoginStateCookie::new(true);
+    let kept = |id: &str, state: &str, seconds| {
+        let mut response = http::Response::default();
+        cookie.set_on(&mut response, id, state, seconds);
+        header(response.headers(), SET_COOKIE)
+    };
+    let set = kept("abc", "sealed_state-1", 900);
+    assert_eq!(
+        set,
+        "__Host-longshore-connect-1=sealed_state-1; Path=/; HttpOnly; SameSite=Lax; Max-Age=900; Secure"
+    );
+    assert!(kept("abc", "", 0).contains("=; ") && kept("abc", "", 0).contains("Max-Age=0"));
+    let shown = with_cookie("other=1; __Host-longshore-connect-1=sealed_state-1");
+    let state = |headers: &HeaderMap, id| cookie.state(headers, id);
+    assert_eq!(state(&shown, "abc").as_deref(), Some("sealed_state-1"));
+    assert_eq!(state(&shown, "bcd"), None, "another login");
+    let twice = "__Host-longshore-connect-1=a; __Host-longshore-connect-1=b";
+    assert_eq!(state(&with_cookie(twice), "abc"), None);
+    assert_eq!(LoginStateCookie::new(false).state(&shown, "abc"), None);
 }

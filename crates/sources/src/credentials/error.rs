@@ -1,12 +1,14 @@
 //! Reasons why a request cannot be authenticated.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::StatusCode;
+use serde::Deserialize;
 
 use super::client_key::ClientKeyError;
 use crate::client::ClientError;
-use crate::net::FetchError;
+use crate::net::{FetchError, FetchedResponse};
 use crate::source::tokens::KeepError;
 
 /// Reason why a request cannot be authenticated. The messages hold no secret.
@@ -20,8 +22,8 @@ pub enum CredentialError {
     NotText,
     #[error("cannot reach its issuer of tokens: {0}")]
     Fetch(#[from] FetchError),
-    #[error("its issuer of tokens rejected the request: status {0}")]
-    Refused(StatusCode),
+    #[error("its issuer of tokens rejected the request: {0}")]
+    Refused(Rejection),
     #[error("the response of its issuer is not a token")]
     NoToken,
     #[error("cannot reach its issuer of tokens: {0}")]
@@ -38,6 +40,9 @@ pub enum CredentialError {
     NotBound,
     #[error("too many tokens are being requested; try again in a moment")]
     Busy,
+    /// The error of a request that several calls have waited for.
+    #[error(transparent)]
+    Shared(Arc<CredentialError>),
     #[error("this process is ending")]
     Ending,
     #[error("no user has logged in; run `longshore login`")]
@@ -79,6 +84,21 @@ impl CredentialError {
         )
     }
 
+    /// Returns true for a failure that calls which waited for the same request share. A login that is missing or has ended
+    /// is none.
+    pub(super) fn is_failure(&self) -> bool {
+        !matches!(self, Self::NoLogin | Self::LoginEnded | Self::RefreshEnded)
+    }
+
+    /// Returns true if the issuer rejects this server as its client.
+    pub(super) fn is_of_client(&self) -> bool {
+        match self {
+            Self::Refused(rejection) => rejection.is_of_client(),
+            Self::Shared(error) => error.is_of_client(),
+            _ => false,
+        }
+    }
+
     /// Converts it to an error of the MCP client.
     pub(crate) fn into_client_error(self) -> ClientError {
         match self {
@@ -97,6 +117,48 @@ pub struct Rejection {
     pub(super) status: StatusCode,
     /// The `error` member, shortened and without control characters.
     pub(super) code: Box<str>,
+}
+
+/// Longest error code that messages contain, in characters.
+const CODE_MAX_CHARS: usize = 60;
+
+impl Rejection {
+    /// Reads the rejection in a response: an unsuccessful status or, as GitHub does it, an error with status 200.
+    pub(super) fn of(answer: &FetchedResponse) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Body {
+            error: String,
+        }
+        let body: Option<Body> = serde_json::from_slice(&answer.body).ok();
+        let code = body.map(|body| body.error).unwrap_or_default();
+        let is_plain = |c: &char| c.is_ascii_graphic();
+        let code: Box<str> = code.chars().filter(is_plain).take(CODE_MAX_CHARS).collect();
+        (!answer.status.is_success() || !code.is_empty()).then_some(Self {
+            status: answer.status,
+            code,
+        })
+    }
+
+    /// Returns true if the issuer denies the request (RFC 6749, section 5.2), rather than having a failure of its own.
+    pub(super) fn is_denial(&self) -> bool {
+        let is_denied = matches!(
+            self.status,
+            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        );
+        let is_passing = matches!(
+            &*self.code,
+            "server_error" | "temporarily_unavailable" | "slow_down"
+        );
+        (is_denied || self.status.is_success()) && !is_passing
+    }
+
+    /// Returns true if the issuer denies requests of this server, whoever the user is.
+    pub(super) fn is_of_client(&self) -> bool {
+        matches!(
+            &*self.code,
+            "invalid_client" | "unauthorized_client" | "incorrect_client_credentials"
+        )
+    }
 }
 
 impl fmt::Display for Rejection {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use url::Url;
 
 use super::assertion::{AssertionGrant, JWT_BEARER};
@@ -29,6 +30,8 @@ pub(crate) struct Issuer {
 
 /// Assumed lifetime of a token if the issuer does not state one.
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
+/// Time for which calls share a failure: those that waited for it, and one that needs the token again at once.
+const SHARED: Duration = Duration::from_secs(1);
 /// Maximum time between renewals, for tokens with a longer lifetime.
 const TOKEN_LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -165,11 +168,15 @@ impl Issuer {
             (None, None) => self.client.fetch(request).await?,
         };
         let mut granted: Granted = read_answer(&answer)?;
+        if !granted.has_token() {
+            return Err(CredentialError::NoToken);
+        }
         if key.is_some() && !granted.is_bound() {
             return Err(CredentialError::NotBound);
         }
         let life = granted.expires_in;
         let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let life = life.filter(|life| !life.is_zero() || refresh_token.is_some());
         let life = life.unwrap_or(TOKEN_LIFE).min(TOKEN_LIFE_MAX);
         granted.expires_in = Some(life.as_secs_f64());
         Ok(granted)
@@ -221,45 +228,82 @@ impl Issuer {
 /// Token cache for reusable credentials, with one request at a time. Tokens are not stored.
 pub struct OAuth {
     issuer: Issuer,
-    token: Mutex<Option<(Grant, AccessToken)>>,
+    cached: Mutex<Cached>,
+}
+
+#[derive(Default)]
+struct Cached {
+    token: Option<(Grant, AccessToken)>,
+    /// Latest failed request, and its end.
+    failed: Option<(Instant, Arc<CredentialError>)>,
+}
+
+impl Cached {
+    /// Returns the token that is due for a renewal, if it has not expired; else the reason why there is no other.
+    fn without(&self, error: &Arc<CredentialError>) -> Result<AccessToken, CredentialError> {
+        match &self.token {
+            Some((grant, known)) if grant.is_valid(SystemTime::now()) => Ok(known.clone()),
+            _ => Err(CredentialError::Shared(Arc::clone(error))),
+        }
+    }
 }
 
 impl OAuth {
     pub(super) fn new(issuer: Issuer) -> Self {
         Self {
             issuer,
-            token: Mutex::new(None),
+            cached: Mutex::default(),
         }
     }
 
-    /// Returns a valid token. Concurrent callers wait for the request under way.
+    /// Returns a valid token. Concurrent callers wait for the request under way, and share its failure.
     pub(super) async fn token(&self) -> Result<AccessToken, CredentialError> {
-        let mut token = self.token.lock().await;
-        if let Some((grant, known)) = &*token
+        let began = Instant::now();
+        let mut cached = self.cached.lock().await;
+        if let Some((grant, known)) = &cached.token
             && grant.is_fresh(SystemTime::now())
         {
             return Ok(known.clone());
         }
+        if let Some((at, error)) = &cached.failed
+            && began < *at + SHARED
+        {
+            return cached.without(error);
+        }
+        match self.request().await {
+            Ok((grant, new)) => {
+                cached.token = Some((grant, new.clone()));
+                cached.failed = None;
+                Ok(new)
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                cached.failed = Some((Instant::now(), Arc::clone(&error)));
+                cached.without(&error)
+            }
+        }
+    }
+
+    async fn request(&self) -> Result<(Grant, AccessToken), CredentialError> {
         let mut grant = self.issuer.first();
         grant.take(self.issuer.ask(None).await?, SystemTime::now());
-        let new = AccessToken::new(&grant.access_token, self.issuer.key.clone())?;
-        *token = Some((grant, new.clone()));
-        Ok(new)
+        let token = AccessToken::new(&grant.access_token, self.issuer.key.clone())?;
+        Ok((grant, token))
     }
 
     /// Drops a token that the server rejected, unless the server only demands a nonce. `response` has the headers of the
     /// rejection.
     pub(super) async fn refused(&self, used: Option<&HeaderValue>, response: &HeaderMap) {
-        let mut token = self.token.lock().await;
+        let mut cached = self.cached.lock().await;
         if demanded_nonce(response).is_some() {
-            if let Some((_, token)) = &*token {
+            if let Some((_, token)) = &cached.token {
                 token.takes_nonce(response);
             }
             return;
         }
         // Another call may have requested a new one already.
-        if token.as_ref().map(|(_, token)| &token.value) == used {
-            *token = None;
+        if cached.token.as_ref().map(|(_, token)| &token.value) == used {
+            cached.token = None;
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use schemars::JsonSchema;
@@ -19,10 +19,10 @@ use super::error::{CredentialError, Rejection};
 use super::header_value::bearer_value;
 use super::oauth::{ACCESS_TOKEN, TOKEN_EXCHANGE};
 use super::token_request::{ISSUER_TIMEOUT, issuer_client, read_answer, read_token, token_request};
-use crate::auth::Principal;
+use crate::auth::{Principal, PrincipalKind};
 use crate::environment::Secret;
 use crate::environment::unix_seconds;
-use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
+use crate::net::{Client, Guard, OutgoingRequest};
 use crate::seal::digest;
 use crate::source::tokens::Granted;
 use crate::telemetry::{Counter, EXCHANGES, Metrics};
@@ -81,8 +81,9 @@ const LIFE_SECONDS: u64 = 60;
 const LIFE_MAX_SECONDS: u64 = 3600;
 /// Time before its expiry from which a token is not used any more, in seconds.
 const MARGIN_SECONDS: u64 = 10;
-/// Cache time of a rejection, in seconds.
+/// Cache time of a rejection, and of a failure, in seconds.
 const REJECTED_SECONDS: u64 = 5;
+const FAILED_SECONDS: u64 = 2;
 
 /// The exchange at one issuer.
 pub struct OnBehalfOf {
@@ -123,7 +124,7 @@ struct Exchanged {
     bytes: u64,
     /// Time until which it is used, in seconds of Unix time.
     until: u64,
-    result: Result<HeaderValue, Rejection>,
+    result: Result<HeaderValue, Arc<CredentialError>>,
 }
 
 #[derive(Clone, Debug)]
@@ -206,7 +207,11 @@ impl OnBehalfOf {
     /// Returns the header value for a caller. Concurrent calls with the same token share one request.
     pub(crate) async fn token(&self, caller: &Principal) -> Result<HeaderValue, CredentialError> {
         let Some(token) = caller.access_token() else {
-            return Err(CredentialError::NoCallerToken(caller.kind().as_str()));
+            return Err(CredentialError::NoCallerToken(match caller.kind() {
+                // It is of auth.oauth.facade, or tokens are exchanged from the next start on.
+                PrincipalKind::Token => "a token that cannot be exchanged",
+                kind => kind.as_str(),
+            }));
         };
         let key = digest(&[token.as_bytes()]);
         loop {
@@ -217,15 +222,7 @@ impl OnBehalfOf {
                     self.cache.remove(&key);
                 }
                 Err(guard) => {
-                    // A failure of the connection is not cached: the guard is dropped, and the next caller tries again.
-                    let exchanged = self.exchange(token, caller).await;
-                    let count = match &exchanged {
-                        Ok(Exchanged { result: Ok(_), .. }) => &self.counts.exchanged,
-                        Ok(_) => &self.counts.rejected,
-                        Err(_) => &self.counts.failed,
-                    };
-                    count.add(1);
-                    let exchanged = Arc::new(exchanged?);
+                    let exchanged = Arc::new(self.exchange(token, caller).await);
                     let _ = guard.insert(Arc::clone(&exchanged));
                     return exchanged.result();
                 }
@@ -250,11 +247,40 @@ impl OnBehalfOf {
         token.is_some_and(|token| self.cache.remove(&digest(&[token.as_bytes()])).is_some())
     }
 
-    async fn exchange(
+    /// Exchanges a token. The result is cached, also a failure: calls that wait for it would repeat it one after another.
+    async fn exchange(&self, token: &str, caller: &Principal) -> Exchanged {
+        let mut size = token.len();
+        let granted = self.granted(token, &mut size).await;
+        let now = unix_seconds();
+        let (count, until, result) = match granted {
+            Ok((value, expires_in)) => {
+                let until = until(now, expires_in, caller.expires());
+                (&self.counts.exchanged, until, Ok(value))
+            }
+            Err(error @ CredentialError::Exchange(_)) => {
+                let until = now + REJECTED_SECONDS;
+                (&self.counts.rejected, until, Err(Arc::new(error)))
+            }
+            Err(error) => {
+                let until = now + FAILED_SECONDS;
+                (&self.counts.failed, until, Err(Arc::new(error)))
+            }
+        };
+        count.add(1);
+        Exchanged {
+            // Parsed values take more memory than their text.
+            bytes: 512 + 2 * size as u64,
+            until,
+            result,
+        }
+    }
+
+    /// Requests a token. Adds the size of the response to `size`.
+    async fn granted(
         &self,
         token: &str,
-        caller: &Principal,
-    ) -> Result<Exchanged, CredentialError> {
+        size: &mut usize,
+    ) -> Result<(HeaderValue, Option<f64>), CredentialError> {
         let permit = tokio::time::timeout(ISSUER_TIMEOUT, self.permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
             return Err(CredentialError::Busy);
@@ -262,38 +288,29 @@ impl OnBehalfOf {
         let mut answer = self.client.fetch(self.request(token)?).await?;
         let mut issuer = &self.url;
         if let Some(assertion) = &self.assertion
-            && answer.status == StatusCode::OK
+            && Rejection::of(&answer).is_none()
         {
             answer = assertion.redeem(&answer, None).await?;
             issuer = assertion.url();
         }
-        let now = unix_seconds();
-        // Parsed values take more memory than their text.
-        let bytes = 512 + 2 * (token.len() + answer.body.len()) as u64;
-        if is_rejection(answer.status) {
-            let rejection = rejection_of(&answer);
-            tracing::warn!(
-                url = %issuer,
-                error = %rejection,
-                setting = "auth.on_behalf_of",
-                "the issuer rejected the exchange of a caller's token; check that this client may act for users at the other server"
-            );
-            return Ok(Exchanged {
-                bytes,
-                until: now + REJECTED_SECONDS,
-                result: Err(rejection),
-            });
-        }
-        let granted: Granted = read_answer(&answer)?;
+        *size += answer.body.len();
+        let granted: Granted = match read_answer(&answer) {
+            Err(CredentialError::Refused(rejection)) if rejection.is_denial() => {
+                tracing::warn!(
+                    url = %issuer,
+                    error = %rejection,
+                    setting = "auth.on_behalf_of",
+                    "the issuer rejected the exchange of a caller's token; check that this client may act for users at the other server"
+                );
+                return Err(CredentialError::Exchange(rejection));
+            }
+            granted => granted?,
+        };
         if !granted.is_usable(false) {
             return Err(CredentialError::NoToken);
         }
         let value = bearer_value(&granted.access_token).map_err(|_| CredentialError::NotText)?;
-        Ok(Exchanged {
-            bytes,
-            until: until(now, granted.expires_in, caller.expires()),
-            result: Ok(value),
-        })
+        Ok((value, granted.expires_in))
     }
 
     fn request(&self, token: &str) -> Result<OutgoingRequest, CredentialError> {
@@ -344,7 +361,10 @@ impl OnBehalfOf {
 
 impl Exchanged {
     fn result(&self) -> Result<HeaderValue, CredentialError> {
-        self.result.clone().map_err(CredentialError::Exchange)
+        self.result.clone().map_err(|error| match &*error {
+            CredentialError::Exchange(rejection) => CredentialError::Exchange(rejection.clone()),
+            _ => CredentialError::Shared(error),
+        })
     }
 }
 
@@ -360,29 +380,6 @@ fn until(now: u64, expires_in: Option<f64>, caller_expires: Option<u64>) -> u64 
     let life = life.min(LIFE_MAX_SECONDS);
     let own = now + life.saturating_sub(MARGIN_SECONDS.min(life / 2));
     own.min(caller_expires.unwrap_or(u64::MAX))
-}
-
-fn is_rejection(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
-    )
-}
-
-fn rejection_of(answer: &FetchedResponse) -> Rejection {
-    #[derive(Deserialize)]
-    struct Body {
-        #[serde(default)]
-        error: String,
-    }
-    const CODE_MAX: usize = 60;
-    let body: Option<Body> = serde_json::from_slice(&answer.body).ok();
-    let code = body.map(|body| body.error).unwrap_or_default();
-    let is_plain = |c: &char| c.is_ascii_graphic();
-    Rejection {
-        status: answer.status,
-        code: code.chars().filter(is_plain).take(CODE_MAX).collect(),
-    }
 }
 
 impl fmt::Debug for OnBehalfOf {

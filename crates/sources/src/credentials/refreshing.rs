@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
-use super::error::CredentialError;
+use super::error::{CredentialError, Rejection};
 use super::oauth::Issuer;
-use crate::environment::Secret;
+use crate::source::per_user::PerUserConfig;
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens};
 
 /// Maximum age of the cached state of a login. Users can log in or out at any time.
@@ -21,8 +21,12 @@ const LOOKS: Duration = Duration::from_secs(1);
 const LOOKS_CONFIGURED: Duration = Duration::from_secs(60);
 /// Interval at which the storage TTL of a token in use is extended.
 const PROLONGS: Duration = Duration::from_secs(3600);
-/// Time for which a refresh token is not retried after the issuer rejected it.
+/// Time for which a refresh token is not retried after the issuer rejected it, or this server as its client.
 const REFUSES: Duration = Duration::from_secs(30);
+/// Time for which a token that has not expired is used without a retry after a failed refresh.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Time for which calls share a failure: those that waited for it, and one that needs the token again at once.
+const SHARED: Duration = Duration::from_secs(1);
 
 /// The token for one server or API.
 pub(crate) struct Renewed {
@@ -37,8 +41,8 @@ pub(crate) struct Renewed {
 pub(crate) enum GrantType {
     /// A login, at this issuer if one is given.
     Login(Option<String>),
-    /// A user's own login. The client's secret, if it is configured, can change.
-    User(Option<Secret>),
+    /// A user's own login. The settings have the client's secret.
+    User(Box<PerUserConfig>),
     /// A configured refresh token.
     Configured(Box<Issuer>),
 }
@@ -61,8 +65,16 @@ struct Own {
     newest: Option<Grant>,
     /// Refresh token that the issuer rejected, and the time of the rejection.
     ended: Option<(Option<String>, Instant)>,
+    /// Latest failure to obtain a token.
+    failed: Option<Failure>,
     prolonged: Option<Instant>,
     is_warned: bool,
+}
+
+/// A failure to obtain a token, which the calls that waited for it share.
+struct Failure {
+    at: Instant,
+    error: Arc<CredentialError>,
 }
 
 struct Unkept {
@@ -135,14 +147,53 @@ impl Renewed {
     }
 
     async fn get(&self) -> Result<AccessToken, CredentialError> {
+        let began = Instant::now();
         let mut own = self.own.lock().await;
         if let Some(token) = self.at_hand() {
             return Ok(token);
         }
+        // Calls that waited for a failed request would otherwise repeat it one after another.
+        let is_shared = |failed: &&Failure| began < failed.at + SHARED;
+        if let Some(failed) = own.failed.as_ref().filter(is_shared) {
+            return self.without(&own, Arc::clone(&failed.error));
+        }
+        match self.get_alone(&mut own).await {
+            Err(CredentialError::Shared(error)) => self.without(&own, error),
+            Err(error) if error.is_failure() => {
+                let error = Arc::new(error);
+                own.failed = Some(Failure {
+                    at: Instant::now(),
+                    error: Arc::clone(&error),
+                });
+                self.without(&own, error)
+            }
+            got => {
+                own.failed = None;
+                if matches!(got, Err(CredentialError::NoLogin)) {
+                    own.newest = None;
+                }
+                got
+            }
+        }
+    }
+
+    /// Returns the token that is due for a refresh, if it has not expired; else the reason why there is no other.
+    fn without(
+        &self,
+        own: &Own,
+        error: Arc<CredentialError>,
+    ) -> Result<AccessToken, CredentialError> {
+        match own.valid() {
+            Some(grant) => self.remember(grant.clone()),
+            None => Err(CredentialError::Shared(error)),
+        }
+    }
+
+    async fn get_alone(&self, own: &mut Own) -> Result<AccessToken, CredentialError> {
         // Another process may have refreshed the token, or a user may have logged in.
-        match self.load(&mut own).await {
+        match self.load(own).await {
             Ok(found) if own.is_good(&found.grant) => {
-                self.prolong(&mut own).await;
+                self.prolong(own).await;
                 return self.remember(found.grant);
             }
             Ok(_) => {}
@@ -158,9 +209,12 @@ impl Renewed {
                 return Err(error);
             }
         }
+        if let Some(error) = own.paused() {
+            return Err(CredentialError::Shared(error));
+        }
         // Refresh tokens are often single-use: one process at a time refreshes.
         let turn = self.tokens.turn(&self.name).await?;
-        let got = self.renew(&mut own).await;
+        let got = self.renew(own).await;
         turn.end().await;
         got
     }
@@ -177,7 +231,9 @@ impl Renewed {
         }
         let granted = match self.way.next(&found.grant).await {
             Ok(granted) => granted,
-            Err(CredentialError::Refused(status)) if is_final(status) => {
+            Err(CredentialError::Refused(rejection))
+                if rejection.is_denial() && !self.way.is_rejected(&rejection) =>
+            {
                 // A process that does not take the lock may have been faster.
                 let now = self.load(own).await?.grant;
                 if now.access_token != found.grant.access_token && own.is_good(&now) {
@@ -199,7 +255,8 @@ impl Renewed {
 
     async fn keep(&self, own: &mut Own, found: UsableToken, newest: &Grant) {
         let is_other = newest.refresh_token != found.grant.refresh_token;
-        if self.tokens.are_in_memory() && is_other && !own.is_warned {
+        let is_configured = matches!(self.way, GrantType::Configured(_));
+        if self.tokens.are_in_memory() && is_configured && is_other && !own.is_warned {
             own.is_warned = true;
             tracing::warn!(
                 setting = "tokens.store",
@@ -307,6 +364,25 @@ impl Own {
         self.refused.as_ref() != Some(&grant.access_token) && grant.is_fresh(SystemTime::now())
     }
 
+    /// Returns the latest grant if its token has not expired, and the server has not rejected it.
+    fn valid(&self) -> Option<&Grant> {
+        let newest = self.newest.as_ref()?;
+        let is_valid = self.refused.as_ref() != Some(&newest.access_token)
+            && newest.is_valid(SystemTime::now());
+        is_valid.then_some(newest)
+    }
+
+    /// Returns the latest failure if it is too early to try again.
+    fn paused(&self) -> Option<Arc<CredentialError>> {
+        let Failure { at, error } = self.failed.as_ref()?;
+        let pause = match (&**error, self.valid()) {
+            (error, _) if error.is_of_client() => REFUSES,
+            (_, Some(_)) => PAUSE,
+            (_, None) => return None,
+        };
+        (at.elapsed() < pause).then(|| Arc::clone(error))
+    }
+
     /// Returns true if the issuer recently rejected the refresh token of this grant.
     fn has_ended(&self, grant: &Grant) -> bool {
         self.ended
@@ -343,15 +419,23 @@ impl GrantType {
     async fn next(&self, grant: &Grant) -> Result<Granted, CredentialError> {
         match self {
             Self::Login(_) => grant.refresh().await,
-            Self::User(secret) => {
-                let mut grant = grant.clone();
-                if let Some(secret) = secret {
-                    grant.client_secret = Some(secret.expose().to_owned());
-                }
-                grant.refresh().await
+            Self::User(config) if config.has_granted(grant) => {
+                config.authenticated(grant).refresh().await
             }
+            // The settings name another client or issuer since the login.
+            Self::User(_) => Err(CredentialError::LoginEnded),
             Self::Configured(issuer) => issuer.ask(grant.refresh_token.as_deref()).await,
         }
+    }
+
+    /// Returns true if the issuer rejects the configured client, so that another login would not help.
+    fn is_rejected(&self, rejection: &Rejection) -> bool {
+        let is_configured = match self {
+            Self::Login(_) => false,
+            Self::User(config) => config.client_id.is_some(),
+            Self::Configured(_) => true,
+        };
+        is_configured && rejection.is_of_client()
     }
 
     fn ended(&self) -> CredentialError {
@@ -360,15 +444,6 @@ impl GrantType {
             Self::Configured(_) => CredentialError::RefreshEnded,
         }
     }
-}
-
-/// Returns true if the status means that the issuer rejects the credentials (RFC 6749, 5.2), rather than having a
-/// failure of its own.
-fn is_final(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
-    )
 }
 
 fn is_same(one: Option<&Grant>, other: Option<&Grant>) -> bool {

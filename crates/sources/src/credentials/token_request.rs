@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, StatusCode};
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
-use super::error::CredentialError;
+use super::error::{CredentialError, Rejection};
 use super::header_value::basic_value;
 use crate::net::{Client, Deadlines, FetchedResponse, Guard, OutgoingRequest};
 
@@ -15,10 +15,10 @@ use crate::net::{Client, Deadlines, FetchedResponse, Guard, OutgoingRequest};
 pub(crate) fn read_answer<T: serde::de::DeserializeOwned>(
     answer: &FetchedResponse,
 ) -> Result<T, CredentialError> {
-    if answer.status != StatusCode::OK {
-        return Err(CredentialError::Refused(answer.status));
+    match Rejection::of(answer) {
+        Some(rejection) => Err(CredentialError::Refused(rejection)),
+        None => serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken),
     }
-    serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)
 }
 
 /// Returns the form of a token request with the client's authentication: its ID and, if there is one, its secret. The

@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -27,6 +29,8 @@ pub(super) struct Callback {
 
 const PATH: &str = "/callback";
 const HEAD_BYTES: usize = 16 * 1024;
+/// Maximum number of connections whose requests are read at the same time.
+const CONNECTIONS_MAX: usize = 16;
 /// Request timeout. A browser sends its request immediately.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -44,11 +48,22 @@ impl Callback {
     }
 
     /// Waits for a redirect with this state. Requests with another state are rejected, because any process can send
-    /// them.
+    /// them. Connections without a request, which browsers open in advance, delay no other.
     pub(super) async fn wait(&self, state: &str) -> io::Result<Redirected> {
+        let mut requests = FuturesUnordered::new();
         loop {
-            let (mut stream, _) = self.listener.accept().await?;
-            let Ok(Ok(Some(redirected))) = timeout(PATIENCE, read(&mut stream)).await else {
+            let (mut stream, request) = tokio::select! {
+                accepted = self.listener.accept(), if requests.len() < CONNECTIONS_MAX => {
+                    let (mut stream, _) = accepted?;
+                    requests.push(async move {
+                        let request = timeout(PATIENCE, read(&mut stream)).await;
+                        (stream, request)
+                    });
+                    continue;
+                }
+                Some(read) = requests.next() => read,
+            };
+            let Ok(Ok(Some(redirected))) = request else {
                 respond(&mut stream, "404 Not Found", "This page does not exist.").await;
                 continue;
             };
@@ -133,6 +148,25 @@ async fn respond(stream: &mut TcpStream, status: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_connection_without_a_request_does_not_delay_the_redirect() {
+        let callback = Callback::listen(0).await.expect("a port");
+        let _idle = TcpStream::connect(callback.address).await.expect("open");
+        let visit = async {
+            let mut browser = TcpStream::connect(callback.address).await.expect("open");
+            let request = b"GET /callback?code=a&state=s HTTP/1.1\r\n\r\n";
+            browser.write_all(request).await.expect("sent");
+            let mut page = String::new();
+            browser.read_to_string(&mut page).await.expect("a page");
+            page
+        };
+        let both = async { tokio::join!(callback.wait("s"), visit) };
+        let both = timeout(PATIENCE / 2, both).await;
+        let (redirected, page) = both.expect("at once");
+        assert_eq!(redirected.expect("a redirect").code.as_deref(), Some("a"));
+        assert!(page.contains("go back to the terminal"), "{page}");
+    }
 
     #[test]
     fn what_comes_back_is_read_from_the_query_and_nothing_twice() {

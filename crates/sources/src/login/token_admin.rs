@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use url::Url;
 
 use super::LoginError;
-use crate::environment::Secret;
 use crate::source::credentials::{AuthConfig, kept_name};
+use crate::source::per_user::PerUserConfig;
 use crate::source::tokens::{Grant, KeepError, Name, Tokens};
 
 /// Information about a stored token, without the token itself.
@@ -112,7 +112,8 @@ pub async fn log_out(
     Ok(out)
 }
 
-/// Removes the login of a user at the API of a source, and revokes it at its issuer. `user` is the name of the principal.
+/// Removes the login of a user at the API of a source, and revokes it at its issuer. `user` is the name of the principal,
+/// and `config` the settings of the source.
 ///
 /// # Errors
 ///
@@ -121,6 +122,7 @@ pub async fn log_out_user(
     tokens: &Tokens,
     source: &str,
     user: &str,
+    config: Option<&PerUserConfig>,
 ) -> Result<Vec<LoggedOut>, LoginError> {
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);
@@ -133,7 +135,7 @@ pub async fn log_out_user(
         if !name.is_of_user() || !grants.iter().any(is_meant) {
             continue;
         }
-        out.extend(end_login(tokens, &name, None).await?);
+        out.extend(end_login(tokens, &name, config).await?);
     }
     match out.is_empty() {
         true => Err(LoginError::NoLogin),
@@ -141,7 +143,7 @@ pub async fn log_out_user(
     }
 }
 
-/// Removes the login of a user, and revokes it at its issuer. `secret` is that of the client, if it is not stored.
+/// Removes the login of a user, and revokes it at its issuer. `config` has the secret of the client, which is not stored.
 ///
 /// # Errors
 ///
@@ -149,17 +151,19 @@ pub async fn log_out_user(
 pub(crate) async fn end_login(
     tokens: &Tokens,
     name: &Name,
-    secret: Option<&Secret>,
+    config: Option<&PerUserConfig>,
 ) -> Result<Vec<LoggedOut>, LoginError> {
+    // A lock leaves a trace in the store, which a user without a login must not.
+    if let Ok(None) = tokens.load(name).await {
+        return Err(LoginError::NoLogin);
+    }
     // A server that refreshes its token now would store it again.
     let turn = tokens.turn(name).await.map_err(kept_in(tokens))?;
     let forgotten = forget(tokens, name, None).await;
     turn.end().await;
     let mut out = Vec::new();
-    for mut grant in forgotten? {
-        if let Some(secret) = secret {
-            grant.client_secret = Some(secret.expose().to_owned());
-        }
+    for grant in forgotten? {
+        let grant = config.map_or_else(|| grant.clone(), |config| config.authenticated(&grant));
         out.push(LoggedOut {
             is_told: revoke(&grant).await,
             issuer: grant.issuer,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -18,11 +18,12 @@ use crate::source::tokens::Grant;
 /// Path of the page, and of the response of issuers.
 const PAGE: &str = "/connect";
 const CALLBACK: &str = "/connect/callback";
-/// Longest state, in bytes: it is a part of URLs, which servers limit to 8 KiB.
-const STATE_MAX_BYTES: usize = 6000;
+/// Longest sealed state, in bytes: browsers limit cookies to 4096.
+const STATE_MAX_BYTES: usize = 3800;
 /// Purposes of what is sealed, with the version of its layout.
 const LINK: &str = "account-link-1";
-const STATE: &str = "account-state-1";
+const STATE: &str = "account-state-2";
+const DONE: &str = "account-done-1";
 
 /// Which users the page can recognize in a browser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +45,8 @@ pub(super) struct Inner {
     /// Public URL of the server's root, without a slash at its end.
     pub(super) root: String,
     pub(super) recognized: RecognizedUsers,
-    logins: Mutex<BTreeMap<Box<str>, Arc<UserLogins>>>,
+    /// Those of each source, the latest last. A reload creates others, and drops them again if it is rejected.
+    logins: Mutex<BTreeMap<Box<str>, Vec<Weak<UserLogins>>>>,
 }
 
 /// A user who is asked to log in: the content of a link.
@@ -91,15 +93,28 @@ pub struct Account {
 struct LoginState {
     #[serde(rename = "i")]
     invitation: Invitation,
-    /// Digest of the browser's cookie.
+    /// ID of the login, which the issuer returns.
     #[serde(rename = "b")]
-    browser: String,
+    id: String,
     #[serde(rename = "v")]
     verifier: String,
     #[serde(rename = "g")]
     grant: Grant,
     #[serde(rename = "m")]
     names_itself: bool,
+}
+
+/// A login that has begun at the issuer of an API.
+#[derive(Clone, Debug)]
+pub struct BegunLogin {
+    /// Login page of the issuer.
+    pub page: Url,
+    /// ID of the login, which the issuer returns as `state`.
+    pub id: String,
+    /// The sealed state, for a cookie of the browser. Issuers limit the length of what they return.
+    pub state: String,
+    /// End of its validity, in seconds of Unix time.
+    pub expires: u64,
 }
 
 /// Reason why an account was not connected. The messages are for the user, and hold no secret.
@@ -118,7 +133,7 @@ pub enum AccountError {
     #[error("this browser did not begin the login; cookies must be allowed for it")]
     OtherBrowser,
     /// The issuer cannot be used.
-    #[error("{0}")]
+    #[error("{}", of_login(.0))]
     Login(#[from] LoginError),
     /// The tokens cannot be stored.
     #[error("the login cannot be stored: {0}")]
@@ -126,9 +141,30 @@ pub enum AccountError {
     /// The page cannot recognize callers of this kind.
     #[error("{0}")]
     NotRecognized(String),
-    /// The login request would be too long for a URL.
-    #[error("the login request is too long for a URL")]
+    /// The state of the login would be too long for a cookie.
+    #[error("the state of the login is too long for a cookie")]
     TooLong,
+}
+
+/// Describes a failed login. The messages for `longshore login` name its options, which users of the page do not have.
+fn of_login(error: &LoginError) -> String {
+    match error {
+        LoginError::NoMetadata => {
+            "the server does not name its issuer; ask the operator to set auth.per_user.issuer"
+                .to_owned()
+        }
+        LoginError::NoIssuer(issuer) => format!(
+            "the issuer {issuer:?} publishes no metadata; ask the operator to correct auth.per_user.issuer, or to set authorize_url and token_url instead"
+        ),
+        LoginError::NoOAuth => {
+            "the server has no OAuth metadata, and registers no clients; ask the operator to set authorize_url and token_url of auth.per_user"
+                .to_owned()
+        }
+        LoginError::NoClient { redirect } => format!(
+            "the issuer does not register clients; ask the operator to register one there with the redirect URI {redirect}, and to set auth.per_user.client_id"
+        ),
+        error => error.to_string(),
+    }
 }
 
 impl AccountError {
@@ -161,9 +197,7 @@ impl Accounts {
 
     /// Returns true if any source has logins of users.
     pub fn are_any(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|inner| !inner.logins().is_empty())
+        self.0.as_ref().is_some_and(|inner| !inner.all().is_empty())
     }
 
     /// Returns the logins of a caller, one for each source that has logins of users.
@@ -175,7 +209,7 @@ impl Accounts {
         let Some(inner) = &self.0 else {
             return Ok(Vec::new());
         };
-        let all: Vec<_> = inner.logins().values().cloned().collect();
+        let all = inner.all();
         let mut accounts = Vec::with_capacity(all.len());
         for logins in all {
             accounts.push(logins.account(caller).await?);
@@ -202,14 +236,12 @@ impl Accounts {
         (now < invitation.expires).then_some(invitation)
     }
 
-    /// Returns the host of the API, and the login page at its issuer.
-    ///
-    /// `browser` is the digest of a cookie that only this browser has.
+    /// Begins a login at the issuer of the API.
     ///
     /// # Errors
     ///
     /// The issuer cannot be discovered, or the source is gone.
-    pub async fn begin(&self, invitation: &Invitation, browser: &str) -> Result<Url, AccountError> {
+    pub async fn begin(&self, invitation: &Invitation) -> Result<BegunLogin, AccountError> {
         let inner = self.0.as_ref().ok_or(AccountError::Gone)?;
         let logins = inner.of(&invitation.source)?;
         let redirect = inner.redirect();
@@ -220,10 +252,10 @@ impl Accounts {
         } = logins.prepare(&redirect).await?;
         grant.server.clone_from(&invitation.source);
         grant.user = Some(invitation.name.clone());
-        let verifier = secret_text();
+        let (id, verifier) = (secret_text(), secret_text());
         let state = LoginState {
             invitation: invitation.clone(),
-            browser: browser.to_owned(),
+            id: id.clone(),
             verifier: verifier.clone(),
             grant: grant.clone(),
             names_itself,
@@ -233,16 +265,20 @@ impl Accounts {
         if STATE_MAX_BYTES < sealed.len() {
             return Err(AccountError::TooLong);
         }
-        let mut url = authorization_url(authorize, &grant, &redirect, &verifier, &sealed);
+        let mut page = authorization_url(authorize, &grant, &redirect, &verifier, &id);
         if !logins.config.parameters.is_empty() {
-            url.query_pairs_mut()
+            page.query_pairs_mut()
                 .extend_pairs(&logins.config.parameters);
         }
-        Ok(url)
+        Ok(BegunLogin {
+            page,
+            id,
+            state: sealed,
+            expires: invitation.expires,
+        })
     }
 
-    /// Takes the response of the issuer, and stores the tokens. `of_browser` checks the digest that
-    /// [`begin`](Self::begin) was given.
+    /// Takes the response of the issuer, and stores the tokens. `sealed` is the state that the browser has.
     ///
     /// # Errors
     ///
@@ -250,8 +286,8 @@ impl Accounts {
     pub async fn finish(
         &self,
         response: &BTreeMap<String, String>,
+        sealed: Option<&str>,
         now: u64,
-        of_browser: impl FnOnce(&str) -> bool,
     ) -> Result<Invitation, AccountError> {
         let inner = self.0.as_ref().ok_or(AccountError::Gone)?;
         let value = |name: &str| {
@@ -260,18 +296,23 @@ impl Accounts {
                 .filter(|value| !value.is_empty())
                 .cloned()
         };
-        let sealed = value("state").ok_or(AccountError::Expired)?;
+        let id = value("state").ok_or(AccountError::Expired)?;
+        let sealed = sealed.ok_or(AccountError::OtherBrowser)?;
         let plain = inner.ring.open(inner.purpose(STATE), sealed.as_bytes());
         let state: LoginState = plain
             .and_then(|plain| serde_json::from_slice(&plain).ok())
             .ok_or(AccountError::Expired)?;
+        if state.id != id {
+            return Err(AccountError::OtherBrowser);
+        }
         if state.invitation.expires <= now {
             return Err(AccountError::Expired);
         }
-        if !of_browser(&state.browser) {
-            return Err(AccountError::OtherBrowser);
-        }
         let logins = inner.of(&state.invitation.source)?;
+        // The settings may name another client or issuer since the login began.
+        if !logins.config.has_granted(&state.grant) {
+            return Err(AccountError::Expired);
+        }
         let redirected = Redirected {
             code: value("code"),
             state: None,
@@ -280,7 +321,11 @@ impl Accounts {
             error_description: value("error_description"),
         };
         let mut grant = state.grant;
-        let code = code_of(redirected, &grant.issuer, state.names_itself)?;
+        // Without a configured issuer, its host is known only.
+        let is_of_endpoints = |iss: &String| logins.has_endpoint_of(iss);
+        let issuer = redirected.iss.clone().filter(is_of_endpoints);
+        let issuer = issuer.as_ref().unwrap_or(&grant.issuer);
+        let code = code_of(redirected, issuer, state.names_itself)?;
         // The configured secret is not stored.
         let secret = logins.config.client_secret.as_ref();
         if let Some(secret) = secret {
@@ -300,29 +345,57 @@ impl Accounts {
         Ok(state.invitation)
     }
 
+    /// Returns the page that reports a login at the API of a source. It can be loaded again, unlike the response of the issuer,
+    /// whose code counts once.
+    pub fn done_page(&self, source: &str) -> String {
+        let inner = self.0.as_ref();
+        let page = inner.map(|inner| {
+            let sealed = inner.ring.seal(inner.purpose(DONE), source.as_bytes());
+            format!("{}{PAGE}?done={sealed}", inner.root)
+        });
+        page.unwrap_or_default()
+    }
+
+    /// Returns the source of a page of [`done_page`](Self::done_page).
+    pub fn done(&self, sealed: &str) -> Option<String> {
+        let inner = self.0.as_ref()?;
+        let plain = inner.ring.open(inner.purpose(DONE), sealed.as_bytes())?;
+        String::from_utf8(plain).ok()
+    }
+
     /// Returns the host of the API that a link is for.
     pub fn host(&self, invitation: &Invitation) -> Option<String> {
         let logins = self.0.as_ref()?.of(&invitation.source).ok()?;
         Some(logins.host.clone())
     }
 
-    /// Registers the logins of a source, instead of those of the same name before a reload.
+    /// Registers the logins of a source for as long as they are in use, in front of those of the same name.
     pub(super) fn register(&self, logins: &Arc<UserLogins>) {
         if let Some(inner) = &self.0 {
-            inner
-                .logins()
-                .insert(logins.source.clone(), Arc::clone(logins));
+            let mut all = inner.logins();
+            let of_source = all.entry(logins.source.clone()).or_default();
+            of_source.retain(|known| 0 < known.strong_count());
+            of_source.push(Arc::downgrade(logins));
         }
     }
 }
 
 impl Inner {
-    fn logins(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Arc<UserLogins>>> {
+    fn logins(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Vec<Weak<UserLogins>>>> {
         self.logins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(&self, source: &str) -> Result<Arc<UserLogins>, AccountError> {
-        self.logins().get(source).cloned().ok_or(AccountError::Gone)
+    /// Returns the logins of all sources that are served.
+    fn all(&self) -> Vec<Arc<UserLogins>> {
+        self.logins()
+            .values()
+            .filter_map(|all| latest(all))
+            .collect()
+    }
+
+    pub(super) fn of(&self, source: &str) -> Result<Arc<UserLogins>, AccountError> {
+        let found = self.logins().get(source).and_then(|all| latest(all));
+        found.ok_or(AccountError::Gone)
     }
 
     /// Returns the link for a user.
@@ -342,6 +415,11 @@ impl Inner {
     fn redirect(&self) -> String {
         format!("{}{CALLBACK}", self.root)
     }
+}
+
+/// Returns the latest logins that are in use.
+fn latest(all: &[Weak<UserLogins>]) -> Option<Arc<UserLogins>> {
+    all.iter().rev().find_map(Weak::upgrade)
 }
 
 impl fmt::Debug for Inner {

@@ -1,5 +1,6 @@
 //! Prepares logins: the issuer's metadata and the client's registration.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -91,14 +92,34 @@ impl UserLogins {
         })
     }
 
-    /// Fetches the metadata of the configured issuer (RFC 8414, OpenID Connect Discovery).
+    /// Returns the metadata of the configured issuer. While it cannot be fetched, the latest is used.
     async fn metadata(&self) -> Result<Metadata, LoginError> {
-        let mut known = self.metadata.lock().await;
-        if let Some((at, metadata)) = &*known
-            && at.elapsed() < METADATA_LIFE
+        let known = self.metadata.load_full();
+        if let Some(known) = &known
+            && known.0.elapsed() < METADATA_LIFE
         {
-            return Ok(metadata.clone());
+            return Ok(known.1.clone());
         }
+        match (self.fetch_metadata().await, known) {
+            (Ok(metadata), _) => {
+                let known = Arc::new((Instant::now(), metadata.clone()));
+                self.metadata.store(Some(known));
+                Ok(metadata)
+            }
+            (Err(LoginError::Fetch(error)), Some(known)) => {
+                tracing::info!(
+                    source = %self.source,
+                    %error,
+                    "the metadata of an issuer cannot be fetched; the latest is used"
+                );
+                Ok(known.1.clone())
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Fetches the metadata of the configured issuer (RFC 8414, OpenID Connect Discovery).
+    async fn fetch_metadata(&self) -> Result<Metadata, LoginError> {
         let issuer = self.config.issuer.as_deref().unwrap_or_default();
         let none = || LoginError::NoIssuer(issuer.to_owned());
         let url: Url = issuer.parse().map_err(|_| none())?;
@@ -135,7 +156,6 @@ impl UserLogins {
                 let url = Url::parse(endpoint).map_err(|_| none())?;
                 client.guard().check_url(&url)?;
             }
-            *known = Some((Instant::now(), found.clone()));
             return Ok(found);
         }
         Err(none())

@@ -1,5 +1,6 @@
 use super::*;
 use crate::seal::KeyRing;
+use crate::source::login::LoginError;
 use serde_json::json;
 
 fn accounts(recognized: RecognizedUsers) -> Accounts {
@@ -122,6 +123,83 @@ fn callers_are_asked_who_can_be_recognized_in_a_browser() {
     }
 }
 
+/// A reload that is rejected drops what it made, and one that removes a source drops its logins.
+#[test]
+fn logins_are_registered_for_as_long_as_they_are_served() {
+    let accounts = accounts(everybody());
+    assert!(!accounts.are_any());
+    let of = |client: &str| {
+        let mut config = fixed();
+        config["client_id"] = client.into();
+        made(&config, false, &accounts).expect("made")
+    };
+    let client = || {
+        let inner = accounts.0.as_ref().expect("a page");
+        let found = inner
+            .of("files")
+            .map(|logins| logins.config.client_id.clone());
+        found.ok().flatten()
+    };
+    let served = of("one");
+    let rejected = of("two");
+    drop(rejected);
+    assert_eq!(client().as_deref(), Some("one"));
+    let next = of("three");
+    assert_eq!(client().as_deref(), Some("three"));
+    drop(served);
+    assert!(accounts.are_any());
+    drop(next);
+    assert!(!accounts.are_any());
+    assert_eq!(client(), None);
+}
+
+#[tokio::test]
+async fn without_a_configured_issuer_a_response_is_of_the_host_of_the_endpoints() {
+    let accounts = accounts(everybody());
+    let logins = made(&fixed(), false, &accounts).expect("made");
+    let invitation = logins.invitation_of(&Principal::local()).expect("a user");
+    let begun = accounts.begin(&invitation).await.expect("a page");
+    for (iss, is_own) in [
+        ("https://id.example.com", true),
+        ("https://id.example.com/login/oauth", true),
+        ("https://id.example.com:8443/login/oauth", false),
+        ("https://evil.example/login/oauth", false),
+        ("nobody", false),
+    ] {
+        // No code: what follows the check of the issuer.
+        let response = BTreeMap::from([
+            ("state".to_owned(), begun.id.clone()),
+            ("iss".to_owned(), iss.to_owned()),
+        ]);
+        let finished = accounts.finish(&response, Some(&begun.state), unix_seconds());
+        let finished = finished.await;
+        let expected = match is_own {
+            true => LoginError::NoCode,
+            false => LoginError::MixedUp,
+        };
+        let error = finished.expect_err("refused");
+        assert_eq!(error.to_string(), expected.to_string(), "{iss}");
+    }
+}
+
+#[test]
+fn problems_on_the_page_name_settings_and_no_options_of_a_command() {
+    let redirect = "https://mcp.example.com/connect/callback".to_owned();
+    for error in [
+        LoginError::NoMetadata,
+        LoginError::NoOAuth,
+        LoginError::NoIssuer("https://id.example.com".to_owned()),
+        LoginError::NoClient { redirect },
+    ] {
+        let text = AccountError::Login(error).to_string();
+        assert!(text.contains("auth.per_user"), "{text}");
+        assert!(
+            !text.contains("--") && !text.contains("LONGSHORE"),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn a_link_opens_until_it_expires_and_at_its_server_only() {
     let accounts = accounts(everybody());
@@ -148,26 +226,31 @@ async fn a_state_is_not_a_link_and_a_link_not_a_state() {
     let accounts = accounts(everybody());
     let logins = made(&fixed(), false, &accounts).expect("made");
     let invitation = logins.invitation_of(&Principal::local()).expect("a user");
-    let page = accounts.begin(&invitation, "digest").await.expect("a page");
-    let state = page.query_pairs().find(|(name, _)| name == "state");
-    let (_, state) = state.expect("a state");
+    let begun = accounts.begin(&invitation).await.expect("a page");
+    let id = begun.page.query_pairs().find(|(name, _)| name == "state");
+    // Issuers limit its length, some to 500 bytes.
+    assert_eq!(id.expect("a state").1, begun.id);
+    assert_eq!(begun.id.len(), 43);
+    let other = accounts.begin(&invitation).await.expect("a page");
     let now = unix_seconds();
-    assert_eq!(accounts.invitation(&state, now), None);
+    assert_eq!(accounts.invitation(&begun.state, now), None);
     let needed = logins.needed(&invitation);
     let link = needed.url.rsplit('=').next().expect("a link").to_owned();
-    for (state, of_browser, is_expected) in [
-        (link, true, AccountError::Expired.to_string()),
-        (
-            state.to_string(),
-            false,
-            AccountError::OtherBrowser.to_string(),
-        ),
+    for (state, now, expected) in [
+        (Some(&link), now, AccountError::Expired),
+        (None, now, AccountError::OtherBrowser),
+        (Some(&other.state), now, AccountError::OtherBrowser),
+        (Some(&begun.state), begun.expires, AccountError::Expired),
     ] {
         let response = BTreeMap::from([
-            ("state".to_owned(), state),
+            ("state".to_owned(), begun.id.clone()),
             ("code".to_owned(), "a".to_owned()),
         ]);
-        let finished = accounts.finish(&response, now, |_| of_browser).await;
-        assert_eq!(finished.expect_err("refused").to_string(), is_expected);
+        let state = state.map(String::as_str);
+        let finished = accounts.finish(&response, state, now).await;
+        assert_eq!(
+            finished.expect_err("refused").to_string(),
+            expected.to_string()
+        );
     }
 }

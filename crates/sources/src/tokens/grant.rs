@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use url::Url;
 
 use super::KeepError;
@@ -163,24 +164,63 @@ fn is_same(one: &str, other: &str) -> bool {
 #[derive(Deserialize)]
 pub struct Granted {
     pub(crate) access_token: String,
-    #[serde(default)]
-    pub(crate) token_type: String,
+    pub(crate) token_type: Option<String>,
+    #[serde(default, deserialize_with = "seconds")]
     pub(crate) expires_in: Option<f64>,
+    #[serde(default, deserialize_with = "filled")]
     pub refresh_token: Option<String>,
+    #[serde(default, deserialize_with = "words")]
     pub scope: Option<String>,
+}
+
+/// Reads a number of seconds. Some issuers write it as a string.
+fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    })
+}
+
+/// Reads a string that is absent if it is empty.
+fn filled<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text: Option<String> = Option::deserialize(from)?;
+    Ok(text.filter(|text| !text.is_empty()))
+}
+
+/// Reads words. Some issuers write them as a list.
+fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::String(text) => Some(text),
+        Value::Array(list) => {
+            let words: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            Some(words.join(" "))
+        }
+        _ => None,
+    })
 }
 
 impl Granted {
     /// Returns true if the token is bound to the key that signed the request.
     pub(crate) fn is_bound(&self) -> bool {
-        self.token_type.eq_ignore_ascii_case("dpop")
+        self.is_of_type("dpop")
     }
 
     /// Returns true if the token can be used: a bearer token or, if the request was signed with a key, one that is bound to it.
     pub(crate) fn is_usable(&self, is_signed: bool) -> bool {
-        self.token_type.is_empty()
-            || self.token_type.eq_ignore_ascii_case("bearer")
-            || (is_signed && self.is_bound())
+        let is_bearer = self.is_of_type("") || self.is_of_type("bearer");
+        self.has_token() && (is_bearer || (is_signed && self.is_bound()))
+    }
+
+    /// Returns true if there is a token that a header can hold.
+    pub(crate) fn has_token(&self) -> bool {
+        let token = self.access_token.as_bytes();
+        !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
+    }
+
+    fn is_of_type(&self, kind: &str) -> bool {
+        let known = self.token_type.as_deref().unwrap_or_default();
+        known.eq_ignore_ascii_case(kind)
     }
 }
 
@@ -202,6 +242,12 @@ impl Grant {
                 .is_none_or(|expires| now + self.margin < expires)
     }
 
+    /// Returns true if the token has not expired.
+    pub(crate) fn is_valid(&self, now: SystemTime) -> bool {
+        let now = seconds_since_1970(now);
+        !self.access_token.is_empty() && self.expires.is_none_or(|expires| now < expires)
+    }
+
     /// Records missing scopes, separated by spaces. Returns true if any is new.
     pub fn lacks(&mut self, scope: &str) -> bool {
         let before = self.lacking.len();
@@ -219,17 +265,23 @@ impl Grant {
 
     /// Updates the grant with the issuer's response.
     pub fn take(&mut self, granted: Granted, now: SystemTime) {
-        let life = granted
-            .expires_in
-            .filter(|seconds| seconds.is_finite() && 0.0 <= *seconds)
-            .map(|seconds| seconds.min(1e9) as u64);
         self.is_bound = granted.is_bound();
         self.access_token = granted.access_token;
-        self.expires = life.map(|life| seconds_since_1970(now) + life);
-        self.margin = life.map_or(margin(), |life| margin().min(life / 2));
         if granted.refresh_token.is_some() {
             self.refresh_token = granted.refresh_token;
         }
+        // Without a refresh token, 0 means that the token does not expire (Mailchimp).
+        let shortest = if self.refresh_token.is_some() {
+            0.0
+        } else {
+            1.0
+        };
+        let life = granted
+            .expires_in
+            .filter(|seconds| seconds.is_finite() && shortest <= *seconds)
+            .map(|seconds| seconds.min(1e9) as u64);
+        self.expires = life.map(|life| seconds_since_1970(now) + life);
+        self.margin = life.map_or(margin(), |life| margin().min(life / 2));
         if let Some(scope) = granted.scope {
             self.scopes = scope.split_whitespace().map(str::to_owned).collect();
         }

@@ -305,9 +305,50 @@ fn a_token_is_got_anew_before_it_ends_and_a_short_one_not_all_the_time() {
     let mut endless = grant("https://i.example", "");
     endless.take(granted(json!(null)), at(1000));
     assert!(endless.is_fresh(at(u32::MAX.into())));
-    let mut odd = grant("https://i.example", "");
-    odd.take(granted(json!(-5)), at(1000));
-    assert_eq!(odd.expires, None);
+    for odd in [json!(-5), json!(0)] {
+        let mut grant = grant("https://i.example", "");
+        grant.take(granted(odd), at(1000));
+        assert_eq!(grant.expires, None);
+    }
+    let mut renewable = grant("https://i.example", "");
+    renewable.refresh_token = Some("r".to_owned());
+    renewable.take(granted(json!(0)), at(1000));
+    assert!(!renewable.is_fresh(at(1000)));
+}
+
+#[test]
+fn responses_that_differ_from_the_standard_are_read() {
+    let granted = |more: Value| -> Granted {
+        let mut response = json!({"access_token": "a"});
+        for (name, value) in more.as_object().expect("an object") {
+            response[name] = value.clone();
+        }
+        serde_json::from_value(response).expect("granted")
+    };
+    for (life, seconds) in [
+        (json!("3599"), Some(3599.0)),
+        (json!(3599), Some(3599.0)),
+        (json!("never"), None),
+        (json!(null), None),
+        (json!({}), None),
+    ] {
+        assert_eq!(granted(json!({"expires_in": life})).expires_in, seconds);
+    }
+    let listed = granted(json!({"scope": ["a", "b"], "refresh_token": "", "token_type": null}));
+    assert_eq!(listed.scope.as_deref(), Some("a b"));
+    assert_eq!(listed.refresh_token, None);
+    assert!(listed.is_usable(false));
+    for (token, kind, is_usable) in [
+        ("a", "bearer", true),
+        ("a", "DPoP", false),
+        ("a", "mac", false),
+        ("", "Bearer", false),
+        ("a\nb", "Bearer", false),
+        ("\u{e9}", "Bearer", false),
+    ] {
+        let granted = granted(json!({"access_token": token, "token_type": kind}));
+        assert_eq!(granted.is_usable(false), is_usable, "{token:?} {kind}");
+    }
 }
 
 #[test]

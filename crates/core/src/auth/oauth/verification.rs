@@ -361,9 +361,8 @@ impl Inner {
             claims: Arc::default(),
             endpoints: (!self.endpoints.is_empty()).then(|| good_for.into()),
             expires: Some(token.expires().saturating_add(self.leeway)),
-            token: self
-                .keeps_tokens
-                .load(Ordering::Relaxed)
+            // No other issuer exchanges a token of this server, so none may see it.
+            token: (self.keeps_tokens.load(Ordering::Relaxed) && !issuer.is_local)
                 .then(|| AccessToken(text.into())),
         };
         let expires = token.expires();

@@ -7,7 +7,7 @@ use serde_json::json;
 use url::Url;
 
 use super::*;
-use crate::environment::Probe;
+use crate::environment::{Probe, seconds_since_1970};
 use crate::net::testing::{response, serve};
 use crate::source::tokens::{TokenStore, TokensConfig};
 use crate::state::testing::{Asked, Fronted, StandIn};
@@ -18,15 +18,15 @@ use crate::state::{Memory, SharedState, State, StateError, StateFuture};
 struct Strict {
     address: SocketAddr,
     shown: Arc<StdMutex<Vec<String>>>,
-    status: Arc<StdMutex<Option<&'static str>>>,
+    failure: Arc<StdMutex<Option<(&'static str, &'static str)>>>,
 }
 
 impl Strict {
     async fn start() -> Self {
         let good = StdMutex::new(0);
         let shown = Arc::<StdMutex<Vec<String>>>::default();
-        let status = Arc::<StdMutex<Option<&'static str>>>::default();
-        let (seen, broken) = (Arc::clone(&shown), Arc::clone(&status));
+        let failure = Arc::<StdMutex<Option<(&'static str, &'static str)>>>::default();
+        let (seen, broken) = (Arc::clone(&shown), Arc::clone(&failure));
         let (address, _) = serve(move |request| {
             let body = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
             let fields = url::form_urlencoded::parse(body.as_bytes());
@@ -34,8 +34,8 @@ impl Strict {
             let token = fields.next().map(|(_, value)| value.into_owned());
             let token = token.unwrap_or_default();
             seen.lock().expect("no panic").push(token.clone());
-            if let Some(status) = *broken.lock().expect("no panic") {
-                return response(status, b"{}");
+            if let Some((status, body)) = *broken.lock().expect("no panic") {
+                return response(status, body.as_bytes());
             }
             let mut good = good.lock().expect("no panic");
             if token != format!("refresh{good}") {
@@ -51,8 +51,17 @@ impl Strict {
         Self {
             address,
             shown,
-            status,
+            failure,
         }
+    }
+
+    /// Makes it respond with an error from now on.
+    fn fail(&self, status: &'static str, body: &'static str) {
+        *self.failure.lock().expect("no panic") = Some((status, body));
+    }
+
+    fn work(&self) {
+        *self.failure.lock().expect("no panic") = None;
     }
 
     fn shown(&self) -> Vec<String> {
@@ -253,8 +262,11 @@ async fn a_token_that_is_good_is_used_while_nobody_can_look_where_it_is_kept() {
     // No token is requested that could not be shared with the others.
     assert!(!logged_in.refused("access1", &HeaderMap::new()).await);
     let started = login(&tokens);
-    let token = started.token().await;
-    assert!(matches!(token, Err(CredentialError::Kept(_))), "{token:?}");
+    let token = started.token().await.map_err(original);
+    assert!(
+        token.is_err_and(|error| matches!(&*error, CredentialError::Kept(_))),
+        "it cannot be read"
+    );
     assert_eq!(issuer.shown().len(), 1);
 }
 
@@ -308,23 +320,132 @@ async fn an_issuer_that_gives_no_more_is_left_alone_until_somebody_logs_in() {
     );
 }
 
-#[tokio::test]
+/// Returns the error that calls share.
+fn original(error: CredentialError) -> Arc<CredentialError> {
+    match error {
+        CredentialError::Shared(error) => error,
+        error => Arc::new(error),
+    }
+}
+
+/// Returns the status of the issuer's rejection.
+fn status_of(token: Result<AccessToken, CredentialError>) -> u16 {
+    match &*original(token.expect_err("no token")) {
+        CredentialError::Refused(rejection) => rejection.status.as_u16(),
+        error => panic!("{error}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_issuer_with_which_something_is_wrong_does_not_end_a_login() {
     let issuer = Strict::start().await;
     let tokens = Tokens::default();
     tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
     let logged_in = login(&tokens);
     for status in ["503 Service Unavailable", "429 Too Many Requests"] {
-        *issuer.status.lock().expect("no panic") = Some(status);
-        let token = logged_in.token().await;
-        assert!(
-            matches!(token, Err(CredentialError::Refused(_))),
-            "{token:?}"
-        );
+        issuer.fail(status, "{}");
+        let wanted: u16 = status[..3].parse().expect("a status");
+        assert_eq!(status_of(logged_in.token().await), wanted);
+        tokio::time::advance(SHARED).await;
     }
-    *issuer.status.lock().expect("no panic") = None;
+    issuer.fail("400 Bad Request", r#"{"error": "temporarily_unavailable"}"#);
+    assert_eq!(status_of(logged_in.token().await), 400);
+    tokio::time::advance(SHARED).await;
+    issuer.work();
     assert_eq!(
         logged_in.token().await.expect("a token").value,
         "Bearer access1"
     );
+}
+
+/// GitHub reports errors with status 200.
+#[tokio::test]
+async fn an_error_with_status_200_ends_a_login_too() {
+    let issuer = Strict::start().await;
+    let tokens = Tokens::default();
+    tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
+    issuer.fail("200 OK", r#"{"error": "bad_refresh_token"}"#);
+    let token = login(&tokens).token().await;
+    assert!(
+        matches!(token, Err(CredentialError::LoginEnded)),
+        "{token:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_a_failed_refresh_share_its_failure() {
+    let issuer = Strict::start().await;
+    let tokens = Tokens::default();
+    tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
+    let logged_in = login(&tokens);
+    issuer.fail("503 Service Unavailable", "{}");
+    let got = join_all((0..20).map(|_| logged_in.token())).await;
+    assert!(got.into_iter().all(|token| status_of(token) == 503));
+    assert_eq!(issuer.shown().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_has_not_expired_is_used_while_the_issuer_fails() {
+    let issuer = Strict::start().await;
+    let tokens = Tokens::default();
+    let mut grant = issuer.grant(0);
+    // It is due for a refresh.
+    grant.expires = Some(seconds_since_1970(SystemTime::now()) + 20);
+    tokens.keep(&name(), &grant).await.expect("kept");
+    let logged_in = login(&tokens);
+    issuer.fail("503 Service Unavailable", "{}");
+    for _ in 0..3 {
+        let token = logged_in.token().await;
+        assert_eq!(token.expect("the old token").value, "Bearer access0");
+        tokio::time::advance(SHARED).await;
+    }
+    assert_eq!(issuer.shown().len(), 1);
+    assert!(logged_in.refused("access0", &HeaderMap::new()).await);
+    tokio::time::advance(PAUSE).await;
+    assert_eq!(status_of(logged_in.token().await), 503);
+    tokio::time::advance(PAUSE).await;
+    issuer.work();
+    let token = logged_in.token().await;
+    assert_eq!(token.expect("a new token").value, "Bearer access1");
+}
+
+/// Another login would not help.
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_rejects_the_configured_client_does_not_end_a_login() {
+    let issuer = Strict::start().await;
+    let tokens = Tokens::default();
+    let name = Name::of_user("files", "api.example", "ann");
+    tokens.keep(&name, &issuer.grant(0)).await.expect("kept");
+    let of = |client: Option<&str>| {
+        let config = PerUserConfig {
+            client_id: client.map(str::to_owned),
+            client_secret: client.map(|_| "secret".to_owned().into()),
+            ..PerUserConfig::default()
+        };
+        let way = GrantType::User(Box::new(config));
+        Arc::new(Renewed::new(tokens.clone(), name.clone(), way))
+    };
+    issuer.fail("401 Unauthorized", r#"{"error": "invalid_client"}"#);
+    let logged_in = of(Some("c"));
+    assert_eq!(status_of(logged_in.token().await), 401);
+    tokio::time::advance(PAUSE).await;
+    let again = original(logged_in.token().await.expect_err("no token"));
+    assert_eq!(
+        again.to_string(),
+        "its issuer of tokens rejected the request: invalid_client, status 401"
+    );
+    assert_eq!(issuer.shown().len(), 1, "not asked again at once");
+    // A client that registered itself registers again at the next login.
+    let token = of(None).token().await;
+    assert!(
+        matches!(token, Err(CredentialError::LoginEnded)),
+        "{token:?}"
+    );
+    // The secret of another client is not sent to the issuer of the login.
+    let token = of(Some("other")).token().await;
+    assert!(
+        matches!(token, Err(CredentialError::LoginEnded)),
+        "{token:?}"
+    );
+    assert_eq!(issuer.shown().len(), 2);
 }

@@ -35,6 +35,25 @@ fn valid_for(tokens: &Tokens, token: &str) -> String {
     all.join(" ")
 }
 
+/// No other issuer exchanges them, so none may see them.
+#[test]
+fn tokens_of_the_own_server_are_not_kept_for_an_exchange() {
+    let signer = Signer::ed25519("1");
+    let tokens = tokens(facade);
+    tokens.keep_tokens();
+    for issuer in &tokens.0.issuers {
+        issuer.hold(&set_of(&[&signer]));
+    }
+    let kept = |issuer: &str| {
+        let mut claims = claims();
+        claims["iss"] = issuer.into();
+        let principal = principal(judged(&tokens, &signer.token(&claims)));
+        principal.access_token().is_some()
+    };
+    assert!(kept(ISSUER));
+    assert!(!kept(OWN));
+}
+
 /// RFC 8707: a token is for the resource that its audience names.
 #[test]
 fn auth_05_the_own_server_issues_tokens_for_one_endpoint_whatever_audience_others_have() {
