@@ -214,10 +214,10 @@ impl Deployment {
     pub(super) fn judge(&self, connection: &Connection, error: Option<&RedisError>) {
         match (self, connection) {
             (Self::One(one), _) => one.judge(error),
-            (Self::Sentinel(kept), Connection::Sentinel(_, number)) => {
-                if error.is_some_and(is_of_a_lost_master) {
-                    kept.lose(*number);
-                }
+            (Self::Sentinel(kept), Connection::Sentinel(_, number))
+                if error.is_some_and(is_of_a_lost_master) =>
+            {
+                kept.lose(*number);
             }
             _ => {}
         }
