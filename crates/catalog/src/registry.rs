@@ -346,6 +346,7 @@ impl Catalog {
     }
 
     /// Returns true if a resource with this URI is offered, or would be if there were one.
+    #[doc(hidden)]
     pub fn selects_uri(&self, principal: &Principal, uri: &str) -> bool {
         self.unlisted.selects(uri)
             || self.resources.get(uri).is_some()

@@ -201,6 +201,7 @@ pub struct UpstreamError {
 
 impl UpstreamError {
     /// Returns the problem without the name of the setting.
+    #[doc(hidden)]
     pub fn into_problem(self) -> String {
         self.problem
     }
