@@ -382,6 +382,7 @@ fn the_last_key_may_be_taken_away_from_a_server_that_runs() {
 #[test]
 fn paths_begin_at_the_file_that_they_are_written_in_and_others_where_the_process_is() {
     let text = "
+ca_file: tls/ca.pem
 http: {tls: {certificate: tls/a.crt, key: ./tls/a.key}, unix_socket: '${RUN}/mcp.sock'}
 auth: {api_keys_file: /etc/keys}
 audit: {file: ../audit.jsonl}
@@ -403,6 +404,7 @@ sources:
     let probe = Probe::of(variables);
     let loaded = Loaded::read(&flags, &probe).expect("valid");
     let config = &loaded.config;
+    assert_eq!(config.ca_file, Some(here.join("tls/ca.pem")));
     let tls = &config.http.tls;
     assert_eq!(tls.certificate, Some(here.join("tls/a.crt")));
     assert_eq!(tls.key, Some(here.join("tls/a.key")));
