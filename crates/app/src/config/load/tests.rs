@@ -382,7 +382,6 @@ fn the_last_key_may_be_taken_away_from_a_server_that_runs() {
 #[test]
 fn paths_begin_at_the_file_that_they_are_written_in_and_others_where_the_process_is() {
     let text = "
-ca_file: tls/ca.pem
 http: {tls: {certificate: tls/a.crt, key: ./tls/a.key}, unix_socket: '${RUN}/mcp.sock'}
 auth: {api_keys_file: /etc/keys}
 audit: {file: ../audit.jsonl}
@@ -397,6 +396,7 @@ sources:
   - {name: u, openapi: {document: 'https://a.example/petstore.yaml'}}
   - name: c
     command: {directory: here, tools: [{name: t, description: T., argv: [bin/run, ./x]}]}
+ca_file: tls/ca.pem
 ";
     let (folder, flags) = file("a.yaml", text);
     let here = folder.path();
