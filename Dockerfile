@@ -97,7 +97,6 @@ LABEL org.opencontainers.image.title="Longshore" \
       org.opencontainers.image.description="An MCP server runtime that speaks every revision of the protocol on one endpoint" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/longshore", "healthcheck"]

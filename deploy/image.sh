@@ -78,9 +78,8 @@ holds "it runs as nobody in particular" is "$(config .OCIv1.Config.User)" 65532:
 holds "it starts the program" is "$(config .OCIv1.Config.Entrypoint)" "[/longshore]"
 holds "it names its licence" is "$(config 'index .OCIv1.Config.Labels "org.opencontainers.image.licenses"')" "MIT OR Apache-2.0"
 holds "it has a health check" is "$(config .Docker.ContainerConfig.Healthcheck.Test)" "[CMD /longshore healthcheck]"
-holds "it has root certificates" [ -s "$root/etc/ssl/certs/ca-certificates.crt" ]
 holds "it has nothing else" is "$(cd "$root" && find . -type f -not -path './proc/*' -not -path './sys/*' -not -path './dev/*' -not -path './run/*' | sort | tr '\n' ' ')" \
-    "./etc/group ./etc/nsswitch.conf ./etc/passwd ./etc/ssl/certs/ca-certificates.crt ./longshore "
+    "./etc/group ./etc/nsswitch.conf ./etc/passwd ./longshore "
 
 # Every container has these.
 for folder in proc dev; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The files of the image: the program, root certificates, and the names of its user.
+# The files of the image: the program, and the names of its user.
 #
 #   deploy/rootfs.sh PROGRAM FOLDER
 set -eu
@@ -7,9 +7,8 @@ program=$1
 root=$2
 
 rm -rf "$root"
-mkdir -p "$root/etc/ssl/certs" "$root/tmp" "$root/data"
+mkdir -p "$root/etc" "$root/tmp" "$root/data"
 cp "$program" "$root/longshore"
-cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 printf 'root:x:0:0:root:/:/sbin/nologin\nlongshore:x:65532:65532:longshore:/:/sbin/nologin\n' > "$root/etc/passwd"
 printf 'root:x:0:\nlongshore:x:65532:\n' > "$root/etc/group"
 printf 'hosts: files dns\n' > "$root/etc/nsswitch.conf"

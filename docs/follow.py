@@ -714,6 +714,8 @@ def troubleshooting(guide):
     token = ".".join(["eyJhbGciOiJFUzI1NiIsImtpZCI6ImEiLCJ0eXAiOiJKV1QifQ", "eyJpc3MiOiJodHRwOi8vMTI3LjAuMC4xOjM5OTkiLCJhdWQiOiJodHRwOi8vMTI3LjAuMC4xOjMwMDAvbWNwIiwic3ViIjoiYSIsImV4cCI6NDEwMjQ0NDgwMH0", "A" * 86])
     expect(1, post(url, INITIALIZE, {"authorization": f"Bearer {token}"})[1])
 
+    expect(1, guide.sh("longshore list https://127.0.0.1:3000/mcp", ok=False))
+
     serve("limits: { address: { per_second: 1, burst: 4 } }\n")
     session = initialize(url)
     expect(1, "".join(post(url, {"jsonrpc": "2.0", "id": 2, "method": "ping"}, session)[1] for _ in range(8)))

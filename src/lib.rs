@@ -98,7 +98,7 @@ pub mod net {
     #[doc(inline)]
     pub use longshore_net::net::{
         Client, ClientBuilder, ClientError, Deadlines, EgressConfig, FetchedResponse, Guard,
-        HostRuleError, OutgoingRequest, Resolve, StreamingResponse, SystemResolver,
+        HostRuleError, OutgoingRequest, Resolve, StreamingResponse, SystemResolver, trust_ca,
     };
 }
 

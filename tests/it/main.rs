@@ -60,6 +60,7 @@ mod operators_commands;
 #[cfg(feature = "cli")]
 mod per_user;
 mod playground;
+mod private_ca;
 mod prompts;
 mod protocol_rules;
 mod provided;

@@ -47,6 +47,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         let parsed = Url::parse(url).map_err(|error| {
             format!("--url is {url:?}, which is not a valid URL: {error}; write it whole, such as http://127.0.0.1:3000/readyz")
         })?;
+        run::trust_ca_of_variable().map_err(|error| error.to_string())?;
         return ask_elsewhere(&parsed);
     }
     let mut flags = Flags::default();

@@ -12,6 +12,7 @@ use super::Failure;
 use super::client::{clean, of_server};
 use super::config::print;
 use super::output;
+use super::run::trust_ca_of_variable;
 use super::table::{line, table};
 use crate::app::AppError;
 use crate::net::with_causes;
@@ -74,6 +75,7 @@ enum RegistryCommand {
 }
 
 pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
+    trust_ca_of_variable()?;
     let failed = |error: RegistryError| of_server(&args.url, with_causes(&error));
     let registry = Registry::at(&args.url).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

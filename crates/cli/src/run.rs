@@ -17,7 +17,7 @@ use crate::environment::Probe;
 #[cfg(target_os = "linux")]
 use crate::net;
 use crate::telemetry::{LOG_CUT, LOG_DROPPED};
-use longshore_app::config::{Flags, Loaded, LogFormat, Transport, Watch};
+use longshore_app::config::{Flags, Loaded, LogFormat, Transport, Watch, trust_ca_file};
 
 /// Program that opens a URL in the default application.
 pub(super) const OPENER: &str = if cfg!(target_os = "macos") {
@@ -46,6 +46,13 @@ pub(super) fn load(settings: impl Into<Flags>) -> Result<Arc<Loaded>, MainError>
     let mut flags: Flags = settings.into();
     flags.toolsets_otherwise = vec!["demo".to_owned()];
     Ok(Loaded::read(&flags, Probe::real()).map_err(AppError::from)?)
+}
+
+/// Trusts the CA certificates of the variable `LONGSHORE_CA_FILE`, for commands that read no configuration.
+pub(super) fn trust_ca_of_variable() -> Result<(), MainError> {
+    let file = Probe::real().variable("LONGSHORE_CA_FILE");
+    let file = file.filter(|file| !file.is_empty()).map(Path::new);
+    Ok(trust_ca_file(file).map_err(AppError::from)?)
 }
 
 /// Serves the configured items, or the demo toolset.

@@ -29,6 +29,8 @@ use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::{App, methods, upstream_metrics};
 use crate::audit::Audit;
 use crate::auth::{Authentication, Authenticator, EndpointScopes, ServerFacts};
+#[cfg(feature = "egress")]
+use crate::config::trust_ca_file;
 use crate::config::{Config, Flags, Loaded, is_public, validate_features};
 use crate::environment::{Probe, instance_name};
 use crate::harness::Harness;
@@ -347,6 +349,9 @@ impl App {
             }
         };
         validate_features(&config)?;
+        // Before any client is built: each reads the trusted certificates once.
+        #[cfg(feature = "egress")]
+        trust_ca_file(config.ca_file.as_deref())?;
         if let Some(loaded) = &loaded {
             self.offers.origins.update(loaded);
         }

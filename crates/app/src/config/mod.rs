@@ -5,6 +5,8 @@
 //! `longshore config explain` follow from the types. A field marked `#[schemars(extend("x-reload" = "live"))]`, or in a
 //! struct that is, takes effect when the file is read again; all others with the next start.
 
+#[cfg(feature = "egress")]
+mod ca_file;
 mod diagnostic;
 mod error;
 mod expand;
@@ -32,6 +34,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::environment::Conflict;
+#[cfg(feature = "egress")]
+pub use ca_file::trust_ca_file;
 pub use diagnostic::Diagnostic;
 pub use error::ConfigError;
 pub use explain::ResolvedSetting;
@@ -89,6 +93,10 @@ pub struct Config {
     pub builtin: BuiltinConfig,
     /// Meaning of `${NAME}` in the configuration file if the variable is not set.
     pub env_missing: EnvMissing,
+    /// File with CA certificates in PEM form that all outgoing TLS connections trust in addition to the public ones, for
+    /// servers with certificates of a private CA. Redis (`state.tls.ca`) and PostgreSQL have their own settings.
+    #[schemars(extend("x-path" = "file"))]
+    pub ca_file: Option<PathBuf>,
     /// The server itself.
     pub server: ServerConfig,
     /// HTTP.

@@ -162,6 +162,7 @@ fn unbuilt(config: &Config) -> Vec<(&'static str, &'static str)> {
     ]
     .into_iter()
     .filter_map(|(is_set, setting)| is_set.then_some((setting, "sources")))
+    .chain((config.ca_file.is_some() && !cfg!(feature = "egress")).then_some(("ca_file", "egress")))
     .collect()
 }
 

@@ -5,7 +5,7 @@ mod hints;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longshore_app::config::{Config, Flags};
+use longshore_app::config::{Config, Flags, trust_ca_file};
 use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
@@ -14,7 +14,7 @@ use url::{Host, Url};
 use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
 use crate::cli::login::{self, TokenLocation};
-use crate::cli::run::load;
+use crate::cli::run::{load, trust_ca_of_variable};
 use crate::cli::{likeness_of, output, terminal};
 use crate::environment::Probe;
 use crate::net::{challenge_parameter, with_causes};
@@ -39,11 +39,13 @@ pub(crate) fn find(
                 ),
             ));
         }
+        trust_ca_of_variable()?;
         return Ok((at_url(url, token.as_deref()), None));
     }
     let mut flags = Flags::default();
     flags.config = file;
     let mut config = load(flags)?.config.clone();
+    trust_ca_file(config.ca_file.as_deref()).map_err(AppError::from)?;
     if let Some(upstream) = config.upstreams.remove(server) {
         return Ok((upstream, Some(config)));
     }

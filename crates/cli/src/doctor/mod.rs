@@ -21,6 +21,7 @@ use super::config::print;
 use super::{Failure, RunArgs, run};
 use crate::app::AppError;
 use crate::environment::Probe;
+use longshore_app::config::trust_ca_file;
 use remote::Remote;
 pub(super) use remote::examining;
 use report::{Finding, Report, Status};
@@ -149,7 +150,11 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
 /// Checks this machine with the settings that `run` would use.
 fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Report) {
     let probe = Probe::real();
-    match run::load(settings) {
+    let loaded = run::load(settings).and_then(|loaded| {
+        trust_ca_file(loaded.config.ca_file.as_deref()).map_err(AppError::from)?;
+        Ok(loaded)
+    });
+    match loaded {
         Ok(loaded) => {
             machine::examine(&loaded, probe, report);
             runtime.block_on(reach::examine(&loaded, probe, report));

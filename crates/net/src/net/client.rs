@@ -21,6 +21,7 @@ use super::connect::Connector;
 use super::pools::Pools;
 use super::{FetchError, FetchedResponse, Guard, Phase, StreamingResponse};
 pub use builder::ClientBuilder;
+pub use trust::trust_ca;
 
 /// HTTP client for HTTP/1.1 and HTTP/2, restricted by its [`Guard`].
 ///
@@ -453,3 +454,4 @@ fn redirect(
 mod builder;
 #[cfg(test)]
 mod tests;
+mod trust;

@@ -49,7 +49,7 @@ pub use breaker::{Breaker, BreakerState};
 pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadError, BulkheadPermit, BulkheadStats};
 pub use challenge::challenge_parameter;
 #[cfg(feature = "egress")]
-pub use client::{Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest};
+pub use client::{Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest, trust_ca};
 pub use error::with_causes;
 pub use error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]

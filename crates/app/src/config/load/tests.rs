@@ -396,6 +396,7 @@ sources:
   - {name: u, openapi: {document: 'https://a.example/petstore.yaml'}}
   - name: c
     command: {directory: here, tools: [{name: t, description: T., argv: [bin/run, ./x]}]}
+ca_file: tls/ca.pem
 ";
     let (folder, flags) = file("a.yaml", text);
     let here = folder.path();
@@ -403,6 +404,7 @@ sources:
     let probe = Probe::of(variables);
     let loaded = Loaded::read(&flags, &probe).expect("valid");
     let config = &loaded.config;
+    assert_eq!(config.ca_file, Some(here.join("tls/ca.pem")));
     let tls = &config.http.tls;
     assert_eq!(tls.certificate, Some(here.join("tls/a.crt")));
     assert_eq!(tls.key, Some(here.join("tls/a.key")));

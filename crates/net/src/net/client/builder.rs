@@ -14,7 +14,7 @@ use super::super::Guard;
 use super::super::connect::{Connector, Parts};
 use super::super::pools::Pools;
 use super::super::resolve::{self, Resolve};
-use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE};
+use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, trust};
 
 /// A [`Client`] in the making.
 pub struct ClientBuilder {
@@ -67,7 +67,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds trusted CA certificates in PEM format.
+    /// Adds trusted CA certificates in PEM format, for this client. [`trust_ca`](super::trust_ca) adds them for all clients.
     ///
     /// # Errors
     ///
@@ -84,7 +84,8 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Accepts certificates of no authorities but those given to [`roots`](Self::roots).
+    /// Trusts only the CA certificates that were given to [`roots`](Self::roots): neither the public ones nor those of
+    /// [`trust_ca`](super::trust_ca).
     #[must_use]
     pub fn own_roots_only(mut self) -> Self {
         self.user_roots_only = true;
@@ -158,6 +159,7 @@ impl ClientBuilder {
         let mut roots = RootCertStore::empty();
         if !self.user_roots_only {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            trust::add_trusted(&mut roots)?;
         }
         for root in &self.roots {
             roots.add(root.clone()).map_err(ClientError::Certificate)?;

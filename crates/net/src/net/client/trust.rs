@@ -1,0 +1,59 @@
+//! CA certificates that all clients of the process trust in addition to the public ones.
+
+use std::sync::{PoisonError, RwLock};
+
+use rustls::RootCertStore;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+
+use super::ClientError;
+
+/// Clients are built in many places, and the private CAs of a network are the same for all of them.
+static TRUSTED: RwLock<Vec<CertificateDer<'static>>> = RwLock::new(Vec::new());
+
+/// Trusts CA certificates in PEM format, in addition to the public ones, for all outgoing TLS connections of this process.
+///
+/// The set belongs to the process, because trust in a private CA depends on the network that the process runs in, and
+/// not on a single client. It applies to each [`Client`](super::Client) that is built later, unless
+/// [`own_roots_only`](super::ClientBuilder::own_roots_only) is set. Certificates cannot be removed. The setting
+/// `ca_file` calls this function before a server is built.
+///
+/// # Errors
+///
+/// The PEM data contains no certificate, or one that cannot be used. Then none of them is trusted.
+pub fn trust_ca(pem: &[u8]) -> Result<(), ClientError> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(|_| ClientError::NoCertificate)?;
+    if certificates.is_empty() {
+        return Err(ClientError::NoCertificate);
+    }
+    add(&mut RootCertStore::empty(), &certificates)?;
+    let mut trusted = TRUSTED.write().unwrap_or_else(PoisonError::into_inner);
+    for certificate in certificates {
+        if !trusted.contains(&certificate) {
+            trusted.push(certificate);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the certificates of [`trust_ca`] to the roots of a client.
+pub(super) fn add_trusted(roots: &mut RootCertStore) -> Result<(), ClientError> {
+    let trusted = TRUSTED.read().unwrap_or_else(PoisonError::into_inner);
+    add(roots, &trusted)
+}
+
+fn add(
+    roots: &mut RootCertStore,
+    certificates: &[CertificateDer<'static>],
+) -> Result<(), ClientError> {
+    for certificate in certificates {
+        roots
+            .add(certificate.clone())
+            .map_err(ClientError::Certificate)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
