@@ -83,6 +83,25 @@ pub(super) struct Template {
     uses_caller: bool,
 }
 
+/// Rejects `{name}` of an argument, the placeholder of OpenAPI, which would be sent as it is.
+///
+/// # Errors
+///
+/// Names the placeholder.
+pub(super) fn check_braces(text: &str, names: &[&str]) -> Result<(), String> {
+    let is_single = |name: &&&str| {
+        let braces = format!("{{{name}}}");
+        text.match_indices(&braces)
+            .any(|(at, _)| !text[..at].ends_with('{'))
+    };
+    match names.iter().find(is_single) {
+        Some(name) => Err(format!(
+            "{{{name}}} is not a placeholder; write {{{{ {name} }}}}"
+        )),
+        None => Ok(()),
+    }
+}
+
 impl Template {
     /// Parses a template. `names` lists the allowed names; `None` allows any.
     ///

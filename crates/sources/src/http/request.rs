@@ -10,7 +10,7 @@ use url::Url;
 use super::config::{HttpSourceConfig, HttpToolConfig};
 use crate::net::OutgoingRequest;
 use crate::source::response::{essence, is_json};
-use crate::source::template::{EscapeContext, Template, TemplateError};
+use crate::source::template::{EscapeContext, Template, TemplateError, check_braces};
 
 /// A request with placeholders.
 #[derive(Debug)]
@@ -157,8 +157,11 @@ impl RequestPlan {
         let (base, rest) = base_and_rest(http, &config.url)?;
         let (path, query) = split_query(&rest);
         let at = |setting: &str, problem: String| format!("{setting}: {problem}");
-        let template =
-            |text: &str, place| Template::new(text, place, names).map_err(|p| at("url", p));
+        let template = |text: &str, place| {
+            let checked = check_braces(text, names.unwrap_or_default());
+            let parsed = checked.and_then(|()| Template::new(text, place, names));
+            parsed.map_err(|problem| at("url", problem))
+        };
         let slots = |map: &Map<String, Value>, setting: &str| {
             map.iter()
                 .map(|(name, value)| {

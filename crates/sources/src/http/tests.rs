@@ -410,6 +410,10 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             "citty",
         ),
         (json!({"url": "/{{ city"}), "url"),
+        (
+            json!({"url": "/{{ b }}/{a}", "arguments": {"a": {}, "b": {}}}),
+            "url: {a} is not a placeholder; write {{ a }}",
+        ),
         (json!({"url": "x"}), "slash"),
         (
             json!({"url": "ftp://example.com/"}),
