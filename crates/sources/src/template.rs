@@ -83,25 +83,6 @@ pub(super) struct Template {
     uses_caller: bool,
 }
 
-/// Rejects `{name}` of an argument, the placeholder of OpenAPI, which would be sent as it is.
-///
-/// # Errors
-///
-/// Names the placeholder.
-pub(super) fn check_braces(text: &str, names: &[&str]) -> Result<(), String> {
-    let is_single = |name: &&&str| {
-        let braces = format!("{{{name}}}");
-        text.match_indices(&braces)
-            .any(|(at, _)| !text[..at].ends_with('{'))
-    };
-    match names.iter().find(is_single) {
-        Some(name) => Err(format!(
-            "{{{name}}} is not a placeholder; write {{{{ {name} }}}}"
-        )),
-        None => Ok(()),
-    }
-}
-
 impl Template {
     /// Parses a template. `names` lists the allowed names; `None` allows any.
     ///
@@ -336,6 +317,25 @@ fn is_global(name: &str) -> bool {
         name,
         "arguments" | "caller" | "range" | "dict" | "namespace" | "debug"
     )
+}
+
+/// Rejects `{name}` of an argument, the placeholder of OpenAPI, which would be sent as it is.
+///
+/// # Errors
+///
+/// An argument is in single braces.
+pub(super) fn check_braces(text: &str, names: &[&str]) -> Result<(), String> {
+    let is_single = |name: &&&str| {
+        let braces = format!("{{{name}}}");
+        text.match_indices(&braces)
+            .any(|(at, _)| !text[..at].ends_with('{'))
+    };
+    match names.iter().find(is_single) {
+        Some(name) => Err(format!(
+            "{{{name}}} is not a placeholder; write {{{{ {name} }}}}"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Builds the template context: each argument by its name, all of them as `arguments`, and the `caller`.

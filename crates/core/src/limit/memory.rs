@@ -73,7 +73,8 @@ pub(super) struct BodyMemory {
     arrived: AtomicU64,
 }
 
-/// Number of copies of a body that may exist: as received, as parsed, and in the response.
+/// Memory that a body may take, in multiples of its size: as received, with the reserve of a buffer that grows, as parsed,
+/// and in the response.
 const COPIES: u64 = 4;
 
 impl Default for BodyMemory {
