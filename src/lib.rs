@@ -197,8 +197,8 @@ pub mod source {
     #[doc(inline)]
     pub use longshore_sources::{
         ArgumentConfig, ArgumentType, Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore,
-        AssertionConfig, AuthConfig, BasicConfig, ClientKeyConfig, CommandLimits, CommandOutput,
-        CommandSourceConfig, CommandTool, CommandToolConfig, ComponentLimits,
+        AssertionConfig, AuthConfig, BasicConfig, ClientKeyConfig, ClientTlsConfig, CommandLimits,
+        CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig, ComponentLimits,
         ComponentSourceConfig, ComponentToolConfig, DirectoryConfig, ExchangeForm, ForwardConfig,
         HttpSourceConfig, HttpTool, HttpToolConfig, IdentityAssertionConfig, NamedSecret,
         OAuthConfig, OnBehalfOfConfig, OnChange, OnDown, OpenApiSourceConfig, OperationTool,

@@ -49,6 +49,7 @@ mod lifecycle;
 mod limits;
 mod endpoints;
 mod multiplexed;
+mod mutual_tls;
 mod offer_attributes;
 #[cfg(feature = "cli")]
 mod on_behalf;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use self::host::{Host, Hosts};
+use super::client_tls::ClientTlsConfig;
 use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
 use super::limits::RequestLimits;
 use super::parts::SourceParts;
@@ -33,6 +34,20 @@ pub(super) struct ApiClient {
     timeout: Duration,
     retried: AtomicU64,
     name: Box<str>,
+}
+
+/// What a client is made from.
+#[derive(Clone, Copy)]
+pub(super) struct ApiClientParts<'c> {
+    /// Name of the source.
+    pub(super) name: &'c str,
+    /// URLs of the API. The operator configured them, so they are trusted.
+    pub(super) bases: &'c [Url],
+    pub(super) egress: &'c EgressConfig,
+    pub(super) tls: &'c ClientTlsConfig,
+    pub(super) auth: &'c AuthConfig,
+    pub(super) limits: &'c RequestLimits,
+    pub(super) parts: &'c SourceParts,
 }
 
 /// Reason why there is no response.
@@ -107,18 +122,21 @@ const BACKOFF: Backoff = Backoff {
 };
 
 impl ApiClient {
-    /// Creates a client for `base`. The operator configured that URL, so it is trusted.
+    /// Creates a client.
     ///
     /// # Errors
     ///
     /// Names the invalid setting and the problem.
-    pub(super) fn new(
-        name: &str,
-        bases: &[Url],
-        egress: &EgressConfig,
-        (auth, parts): (&AuthConfig, &SourceParts),
-        limits: &RequestLimits,
-    ) -> Result<Self, (&'static str, String)> {
+    pub(super) fn new(from: ApiClientParts<'_>) -> Result<Self, (&'static str, String)> {
+        let ApiClientParts {
+            name,
+            bases,
+            egress,
+            tls,
+            auth,
+            limits,
+            parts,
+        } = from;
         let guard = egress.guard().map_err(|e| ("egress", e.to_string()))?;
         let guard = bases.iter().fold(guard, |guard, base| guard.trust(base));
         for base in bases {
@@ -133,12 +151,14 @@ impl ApiClient {
             parts,
         };
         let credentials = Credentials::new(auth, means).map_err(|problem| ("auth", problem))?;
-        let client = Client::builder(guard)
+        let builder = Client::builder(guard)
             .deadlines(Deadlines::total(limits.timeout()))
             .max_body(limits.response_bytes)
-            .redirects(limits.redirects)
-            .build()
-            .map_err(|e| ("egress", e.to_string()))?;
+            .redirects(limits.redirects);
+        let builder = tls
+            .apply_for(bases, builder)
+            .map_err(|problem| ("tls", problem))?;
+        let client = builder.build().map_err(|e| ("egress", e.to_string()))?;
         Ok(Self {
             client,
             hosts: Hosts::new(name, &limits.bulkhead),

@@ -34,6 +34,7 @@ mod parts;
 mod credentials;
 mod api_client;
 mod client_stats;
+mod client_tls;
 mod http;
 mod identity;
 mod login;
@@ -60,6 +61,7 @@ pub use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
 pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
 pub use builder::BuiltSource;
 pub use client_stats::ClientStatsHandle;
+pub use client_tls::ClientTlsConfig;
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };

@@ -1,6 +1,7 @@
 //! The one client with which this program asks others for anything.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,9 +105,18 @@ pub enum ClientError {
     /// There is no certificate in what should have some.
     #[error("it contains no certificate in PEM form")]
     NoCertificate,
-    /// A certificate that cannot be used.
+    /// A certificate that cannot be used, or a private key of another certificate.
     #[error("a certificate in it cannot be used")]
     Certificate(#[source] rustls::Error),
+    /// A file with a certificate or private key that cannot be read.
+    #[error("{} cannot be read", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
     /// The library for TLS does not work.
     #[error("TLS cannot be used")]
     Tls(#[source] rustls::Error),
@@ -452,6 +462,7 @@ fn redirect(
 }
 
 mod builder;
+mod identity;
 #[cfg(test)]
 mod tests;
 mod trust;

@@ -30,6 +30,8 @@ pub(super) struct Parts {
     pub(super) guard: Guard,
     pub(super) resolver: Arc<dyn Resolve>,
     pub(super) tls: TlsConnector,
+    /// Used for trusted hosts: sends the client certificate, if there is one.
+    pub(super) tls_with_identity: TlsConnector,
     pub(super) deadlines: Deadlines,
 }
 
@@ -68,7 +70,11 @@ impl Parts {
         }
         let server = ServerName::try_from(host.clone())
             .map_err(|_| FetchError::Url("its host is not a name that a certificate can have"))?;
-        let handshake = self.tls.connect(server, socket);
+        let tls = match self.guard.trusts(&host, port) {
+            true => &self.tls_with_identity,
+            false => &self.tls,
+        };
+        let handshake = tls.connect(server, socket);
         let secured = within(self.deadlines.tls, &host, Phase::Tls, handshake).await?;
         let secured = secured.map_err(|source| FetchError::Tls {
             host,

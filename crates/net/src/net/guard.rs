@@ -207,7 +207,8 @@ impl Guard {
         (loopback || is_private(address)) && self.trusts(host, port)
     }
 
-    fn trusts(&self, host: &str, port: u16) -> bool {
+    /// Returns true if [`trust`](Self::trust) was given a URL with this host and port.
+    pub(super) fn trusts(&self, host: &str, port: u16) -> bool {
         self.trusted.iter().any(|rule| rule.matches(host, port))
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::environment::Secret;
 use crate::net::EgressConfig;
 use crate::source::argument::ArgumentConfig;
+use crate::source::client_tls::ClientTlsConfig;
 use crate::source::credentials::AuthConfig;
 use crate::source::identity::ForwardConfig;
 use crate::source::limits::RequestLimits;
@@ -34,6 +35,8 @@ pub struct HttpSourceConfig {
     pub auth: AuthConfig,
     /// Hosts that requests may reach besides `base_url`, after a redirect.
     pub egress: EgressConfig,
+    /// TLS of the connections to the hosts of `base_url` and of the tools' URLs.
+    pub tls: ClientTlsConfig,
     /// Limits for requests.
     pub limits: RequestLimits,
     /// The tools.

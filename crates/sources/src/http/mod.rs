@@ -16,7 +16,7 @@ pub use config::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, Response
 use self::answer::{Pages, Response, check_response_of_pages};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
-use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
+use super::api_client::{ApiClient, ApiClientParts, CallRef, RequestOptions, is_safe};
 use super::argument::{fill_in, input_schema, names};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
@@ -85,13 +85,15 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     };
     bases.extend(http.tools.iter().filter_map(|tool| own(tool)?.ok()));
     let source = collector.source.clone();
-    let client = ApiClient::new(
-        &source,
-        &bases,
-        &http.egress,
-        (&http.auth, &collector.parts),
-        &http.limits,
-    );
+    let client = ApiClient::new(ApiClientParts {
+        name: &source,
+        bases: &bases,
+        egress: &http.egress,
+        tls: &http.tls,
+        auth: &http.auth,
+        limits: &http.limits,
+        parts: &collector.parts,
+    });
     let client = match client {
         Ok(client) => Arc::new(client),
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),

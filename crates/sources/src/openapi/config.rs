@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Secret;
 use crate::net::EgressConfig;
+use crate::source::client_tls::ClientTlsConfig;
 use crate::source::credentials::AuthConfig;
 use crate::source::identity::ForwardConfig;
 use crate::source::limits::RequestLimits;
@@ -32,8 +33,8 @@ pub struct OpenApiSourceConfig {
     pub document: String,
     /// URL of the API. Default: the document's first server.
     ///
-    /// Required if the document is fetched, names a server of another origin than its own, and `auth`, `credentials`
-    /// or `headers` are set. A document thus cannot decide where they are sent.
+    /// Required if the document is fetched, names a server of another origin than its own, and `auth`, `credentials`,
+    /// `headers`, `forward` or `tls.certificate` are set. A document thus cannot decide where they are sent.
     pub server: Option<String>,
     /// Operations to import: those that match any of these selectors. Default: all.
     pub include: Selection,
@@ -54,6 +55,8 @@ pub struct OpenApiSourceConfig {
     pub forward: ForwardConfig,
     /// Hosts that requests may reach besides the server.
     pub egress: EgressConfig,
+    /// TLS of the connections to the server, and to the host of a fetched document.
+    pub tls: ClientTlsConfig,
     /// Limits for requests.
     pub limits: RequestLimits,
     /// Publish the output schemas of operations, and validate responses against them.
@@ -91,6 +94,7 @@ impl Default for OpenApiSourceConfig {
             headers: BTreeMap::new(),
             forward: ForwardConfig::default(),
             egress: EgressConfig::default(),
+            tls: ClientTlsConfig::default(),
             limits: RequestLimits::default(),
             output_schemas: false,
             schema_bytes: 64 * 1024,

@@ -255,11 +255,14 @@ impl Fetcher {
         }
         // The resolver belongs to the runtime that uses it, and this runtime ends with the import.
         let resolver = Arc::new(SystemResolver::default());
-        Client::builder(guard)
+        let builder = Client::builder(guard)
             .resolver(resolver)
             .deadlines(Deadlines::total(FETCH_TIMEOUT))
             .max_body(max)
-            .redirects(FETCH_REDIRECTS)
+            .redirects(FETCH_REDIRECTS);
+        let builder = config.tls.apply(builder);
+        builder
+            .map_err(|problem| format!("tls.{problem}"))?
             .build()
             .map(Self)
             .map_err(|e| e.to_string())

@@ -25,7 +25,7 @@ use self::document::{Document, ImportLimits};
 use self::operation::{Operation, SchemaBytes, text};
 use self::request::RequestMapping;
 use self::security::Proofs;
-use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
+use super::api_client::{ApiClient, ApiClientParts, CallRef, RequestOptions, is_safe};
 use super::builder::SourceBuilder;
 use super::credentials::AuthConfig;
 use super::http::annotations_of;
@@ -139,6 +139,7 @@ impl<'a> Import<'a> {
         let has_secrets = config.auth.is_some()
             || !config.credentials.is_empty()
             || !config.headers.is_empty()
+            || config.tls.certificate.is_some()
             || config.forward != ForwardConfig::default();
         // The operator's own input is trusted: the setting, and a document in a file. A fetched document can name
         // only its own origin and public hosts, and credentials are never sent to another origin.
@@ -166,13 +167,15 @@ impl<'a> Import<'a> {
                 return Err(("credentials", problem));
             }
         }
-        let client = ApiClient::new(
-            &collector.source,
-            &trusted,
-            &config.egress,
-            (&config.auth, &collector.parts),
-            &config.limits,
-        )?;
+        let client = ApiClient::new(ApiClientParts {
+            name: &collector.source,
+            bases: &trusted,
+            egress: &config.egress,
+            tls: &config.tls,
+            auth: &config.auth,
+            limits: &config.limits,
+            parts: &collector.parts,
+        })?;
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
             let header = HeaderName::try_from(&**name)

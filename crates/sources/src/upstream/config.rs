@@ -16,6 +16,7 @@ use url::Url;
 use crate::client::{Lifecycle, TIMEOUT_MAX, Target};
 use crate::environment::{Conflicts, Secret};
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
+use crate::source::client_tls::ClientTlsConfig;
 use crate::source::credentials::{AuthConfig, Credentials, Means};
 use crate::source::identity::{AssertionSigner, Forward, ForwardConfig, names_authorization};
 use crate::source::parts::SourceParts;
@@ -57,6 +58,8 @@ pub struct UpstreamConfig {
     pub auth: AuthConfig,
     /// Headers of each request to the server. Nothing that the caller sent is ever forwarded.
     pub headers: BTreeMap<String, Secret>,
+    /// TLS of the connections to the server, over HTTP.
+    pub tls: ClientTlsConfig,
     /// Facts about the caller to send with each request to the server, over HTTP. Each caller then has a connection of
     /// its own.
     pub forward: ForwardConfig,
@@ -169,6 +172,7 @@ impl Default for UpstreamConfig {
             protocol: Lifecycle::default(),
             auth: AuthConfig::default(),
             headers: BTreeMap::new(),
+            tls: ClientTlsConfig::default(),
             forward: ForwardConfig::default(),
             listing_auth: AuthConfig::default(),
             callers_max: 256,
@@ -251,6 +255,9 @@ impl UpstreamConfig {
         if self.protocol != Lifecycle::Auto {
             take(self.protocol.as_str());
         }
+        if self.tls.is_some() {
+            take(&json!(self.tls).to_string());
+        }
         if self.forward != ForwardConfig::default() {
             take(&json!(self.forward).to_string());
         }
@@ -290,6 +297,11 @@ impl UpstreamConfig {
             problem,
         };
         match (self.command.as_deref(), self.url.as_deref()) {
+            (Some(_), None) if self.tls.is_some() => Err(wrong(
+                ".tls",
+                "a program has no TLS connection; remove it, or set url instead of command"
+                    .to_owned(),
+            )),
             (Some(command), None) if !command.trim().is_empty() => {
                 let mut program = Program::new(command);
                 program.arguments = self.args.iter().map(Into::into).collect();
@@ -317,8 +329,11 @@ impl UpstreamConfig {
                     idle: self.timeout().max(Duration::from_secs(60)),
                     ..Deadlines::default()
                 };
-                let client = HttpClient::builder(guard)
-                    .deadlines(deadlines)
+                let builder = HttpClient::builder(guard).deadlines(deadlines);
+                let client = self
+                    .tls
+                    .apply_for(std::slice::from_ref(&url), builder)
+                    .map_err(|problem| wrong(".tls", problem))?
                     .build()
                     .map_err(|error| wrong("", error.to_string()))?;
                 Ok(Target::Url {

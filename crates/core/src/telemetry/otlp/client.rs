@@ -118,7 +118,7 @@ fn builder(target: &Target) -> Result<ClientBuilder, ClientError> {
         None => builder,
     };
     Ok(match &target.identity {
-        Some((certificate, key)) => builder.identity(&read(certificate)?, &read(key)?)?,
+        Some((certificate, key)) => builder.identity_files(certificate, key)?,
         None => builder,
     })
 }

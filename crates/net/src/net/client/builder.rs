@@ -1,19 +1,22 @@
 //! Builds a client.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::client::ResolvesClientCert;
 use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsConnector;
 
 use super::super::Guard;
 use super::super::connect::{Connector, Parts};
 use super::super::pools::Pools;
 use super::super::resolve::{self, Resolve};
+use super::identity::{self, IdentityFiles};
 use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, trust};
 
 /// A [`Client`] in the making.
@@ -26,7 +29,7 @@ pub struct ClientBuilder {
     pub(super) resolver: Option<Arc<dyn Resolve>>,
     pub(super) roots: Vec<CertificateDer<'static>>,
     pub(super) user_roots_only: bool,
-    pub(super) identity: Option<(Vec<CertificateDer<'static>>, Arc<PrivateKeyDer<'static>>)>,
+    pub(super) identity: Option<Arc<dyn ResolvesClientCert>>,
 }
 
 impl ClientBuilder {
@@ -92,19 +95,28 @@ impl ClientBuilder {
         self
     }
 
-    /// Shows a certificate to servers that ask for one: its chain and its private key, in PEM form.
+    /// Sets the client certificate (mutual TLS): its chain and its private key, in PEM format.
+    ///
+    /// It is sent only to servers that the guard [trusts](Guard::trust), and only if they request it.
     ///
     /// # Errors
     ///
-    /// There is no certificate, or no key in it.
+    /// There is no certificate or no private key in the data, or they do not belong together.
     pub fn identity(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ClientError> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-        let chain = chain.map_err(|_| ClientError::NoCertificate)?;
-        if chain.is_empty() {
-            return Err(ClientError::NoCertificate);
-        }
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ClientError::NoKey)?;
-        self.identity = Some((chain, Arc::new(key)));
+        self.identity = Some(identity::fixed(chain, key)?);
+        Ok(self)
+    }
+
+    /// Sets the client certificate as [`identity`](Self::identity) does, from files.
+    ///
+    /// New connections use the files' current contents, checked at most every ten seconds. If they are not usable, the
+    /// previous certificate stays in use, and a warning is logged.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, and as for [`identity`](Self::identity).
+    pub fn identity_files(mut self, certificate: &Path, key: &Path) -> Result<Self, ClientError> {
+        self.identity = Some(Arc::new(IdentityFiles::read(certificate, key)?));
         Ok(self)
     }
 
@@ -114,28 +126,29 @@ impl ClientBuilder {
     ///
     /// A certificate that cannot be used.
     pub fn build(self) -> Result<Client, ClientError> {
-        let tls = TlsConnector::from(Arc::new(self.tls()?));
-        let connector = Connector::new(Parts {
-            guard: self.guard.clone(),
-            resolver: self.resolver.unwrap_or_else(resolve::shared),
-            tls,
-            deadlines: self.deadlines,
-        });
+        let (guard, deadlines, max_body, redirects, idle) = (
+            self.guard.clone(),
+            self.deadlines,
+            self.max_body,
+            self.redirects,
+            self.idle_connections,
+        );
+        let connector = self.into_connector()?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_LIFE)
-            .pool_max_idle_per_host(self.idle_connections)
+            .pool_max_idle_per_host(idle)
             .http1_max_buf_size(usize::from(HEAD_BYTES))
             .http1_max_headers(HEADERS)
             .http2_max_header_list_size(u32::from(HEAD_BYTES));
         Ok(Client {
             pools: Pools::new(builder, connector),
-            guard: Arc::new(self.guard),
-            deadlines: self.deadlines,
-            max_body: self.max_body,
-            redirects: self.redirects,
+            guard: Arc::new(guard),
+            deadlines,
+            max_body,
+            redirects,
         })
     }
 
@@ -146,16 +159,29 @@ impl ClientBuilder {
     /// A certificate is invalid.
     #[cfg(feature = "otlp")]
     pub fn connector(self) -> Result<Connector, ClientError> {
-        let tls = TlsConnector::from(Arc::new(self.tls()?));
+        self.into_connector()
+    }
+
+    fn into_connector(self) -> Result<Connector, ClientError> {
+        let connector = |identity| self.tls(identity).map(|c| TlsConnector::from(Arc::new(c)));
+        let tls = connector(None)?;
+        let tls_with_identity = match &self.identity {
+            Some(identity) => connector(Some(Arc::clone(identity)))?,
+            None => tls.clone(),
+        };
         Ok(Connector::new(Parts {
             guard: self.guard,
             resolver: self.resolver.unwrap_or_else(resolve::shared),
             tls,
+            tls_with_identity,
             deadlines: self.deadlines,
         }))
     }
 
-    pub(super) fn tls(&self) -> Result<ClientConfig, ClientError> {
+    pub(super) fn tls(
+        &self,
+        identity: Option<Arc<dyn ResolvesClientCert>>,
+    ) -> Result<ClientConfig, ClientError> {
         let mut roots = RootCertStore::empty();
         if !self.user_roots_only {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -169,11 +195,9 @@ impl ClientBuilder {
             .with_safe_default_protocol_versions()
             .map_err(ClientError::Tls)?
             .with_root_certificates(roots);
-        let mut config = match &self.identity {
+        let mut config = match identity {
             None => builder.with_no_client_auth(),
-            Some((chain, key)) => builder
-                .with_client_auth_cert(chain.clone(), key.clone_key())
-                .map_err(ClientError::Certificate)?,
+            Some(identity) => builder.with_client_cert_resolver(identity),
         };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
