@@ -314,6 +314,10 @@ mod tests {
             "<a href='javascript:alert(1)'>a</a> <a>b</a> <a name=c></a>",
             "a b",
         );
+        check(
+            "<a href='Java\nscript:a()'>a</a> <a href='&#9;java&#10;script:a()'>b</a> <img src='da\tta:x' alt=c>",
+            "a b c",
+        );
         check("<a href=1>one<a href=2>two</a>", "[one](1)[two](2)");
         check(
             "<img src=a.png alt='A  picture'><img src=b.png><img src='data:x' alt=none>",
