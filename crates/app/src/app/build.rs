@@ -97,7 +97,7 @@ impl App {
         self.offers.metrics = telemetry.metrics.clone();
         self.offers
             .prepare(&config, &keys, supervisor.background())?;
-        self.serve_documents(&config, &mut layers)?;
+        self.serve_documents(&config, &apps, &mut layers)?;
         let upstreams = self.offers.upstreams.clone();
         let items = self.offers.clone();
         let Built {
@@ -160,7 +160,12 @@ impl App {
     }
 
     /// Serves the keys of signed assertions and the server cards to everybody.
-    fn serve_documents(&self, config: &Config, layers: &mut Layers) -> Result<(), AppError> {
+    fn serve_documents(
+        &self,
+        config: &Config,
+        apps: &[OtherApp],
+        layers: &mut Layers,
+    ) -> Result<(), AppError> {
         #[cfg(feature = "sources")]
         if let Some(signer) = self
             .offers
@@ -170,7 +175,7 @@ impl App {
         {
             layers.serve_publicly(Arc::new(AssertionKeys(signer)));
         }
-        if let Some(cards) = ServerCards::new(config)? {
+        if let Some(cards) = ServerCards::new(config, apps)? {
             layers.serve_publicly(Arc::new(cards));
         }
         Ok(())
@@ -211,7 +216,7 @@ impl App {
         let auth = self.authentication(&config)?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
-        ServerCards::new(&config)?;
+        ServerCards::new(&config, &[])?;
         if is_public(&config) {
             let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());

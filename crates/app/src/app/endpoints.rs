@@ -293,6 +293,8 @@ impl Content {
             }
             Self::App(app) => {
                 if let Some((name, version)) = &app.identity.name {
+                    // Clients show the title, which is that of the other application, instead of a name.
+                    server.title = None;
                     server.name.clone_from(name);
                     server.version.clone_from(version);
                 }

@@ -11,6 +11,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::AppError;
+use super::endpoints::OtherApp;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
 use crate::net::Body;
@@ -28,12 +29,12 @@ const METHODS: &str = "GET, HEAD, OPTIONS";
 pub(super) struct ServerCards(BTreeMap<String, (&'static str, Bytes)>);
 
 impl ServerCards {
-    /// Builds the documents, if they are configured.
+    /// Builds the documents, if they are configured. `apps` are the endpoints with items of other applications.
     ///
     /// # Errors
     ///
     /// A setting is missing or wrong.
-    pub(super) fn new(config: &Config) -> Result<Option<Self>, AppError> {
+    pub(super) fn new(config: &Config, apps: &[OtherApp]) -> Result<Option<Self>, AppError> {
         let card = &config.http.server_card;
         let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
         card.check(public.is_some())?;
@@ -44,18 +45,23 @@ impl ServerCards {
         let mut entries = Vec::new();
         let server = &config.server;
         let title = server.title.as_ref().unwrap_or(&server.name);
-        let endpoints = config.endpoints.iter();
-        let endpoints = endpoints.map(|(endpoint, settings)| {
-            (
-                format!("/mcp/{endpoint}"),
-                format!("{name}-{endpoint}"),
-                settings.title.as_ref().unwrap_or(title),
-            )
+        let place = |endpoint: &str| (format!("/mcp/{endpoint}"), format!("{name}-{endpoint}"));
+        let endpoints = config.endpoints.iter().map(|(endpoint, settings)| {
+            let title = settings.title.as_ref().unwrap_or(title);
+            (place(endpoint), title, &server.version)
         });
-        let whole = ("/mcp".to_owned(), name.clone(), title);
-        for (path, own, title) in std::iter::once(whole).chain(endpoints) {
+        let apps = apps.iter().map(|app| {
+            let (title, version) = match &app.identity.name {
+                Some((name, version)) => (name, version),
+                None => (title, &server.version),
+            };
+            (place(&app.name), title, version)
+        });
+        let whole = (("/mcp".to_owned(), name.clone()), title, &server.version);
+        let all = std::iter::once(whole).chain(endpoints).chain(apps);
+        for ((path, own), title, version) in all {
             let url = format!("{}{path}", public.root());
-            let document = document(config, &own, title, &url).to_string();
+            let document = document(config, &own, (title, version), &url).to_string();
             documents.insert(
                 format!("{path}/server-card"),
                 (CARD_MEDIA, Bytes::from(document)),
@@ -74,7 +80,7 @@ impl ServerCards {
 }
 
 /// Returns the card of an endpoint.
-fn document(config: &Config, name: &str, title: &str, url: &str) -> Value {
+fn document(config: &Config, name: &str, (title, version): (&str, &str), url: &str) -> Value {
     let card = &config.http.server_card;
     let description = card.description.as_deref().unwrap_or(title);
     let versions: Vec<_> = Revision::ALL.iter().map(|one| one.as_str()).collect();
@@ -90,7 +96,7 @@ fn document(config: &Config, name: &str, title: &str, url: &str) -> Value {
     }
     let cut = |text: &str| text.chars().take(100).collect::<String>();
     let mut document = json!({
-        "$schema": SCHEMA, "name": name, "version": config.server.version, "title": cut(title),
+        "$schema": SCHEMA, "name": name, "version": version, "title": cut(title),
         "description": cut(description), "remotes": [remote],
     });
     if let Some(url) = &card.website_url {
