@@ -17,7 +17,7 @@ pub use discover::{Discovery, discover};
 
 use self::line::Line;
 use self::run::{Program, RunError, RunResult};
-use super::argument::{fill_in, input_schema, names};
+use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
 use super::kind::SourceKind;
@@ -170,7 +170,7 @@ impl Tool for CommandTool {
 
 impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let mut arguments = arguments.to_map()?;
+        let mut arguments = tree(arguments)?;
         fill_in(&mut arguments, &self.schema);
         let values = template::context(&arguments, context.principal());
         let line = self.line.fill(&values);
@@ -211,7 +211,7 @@ impl Plan {
                 String::from_utf8_lossy(&ended.stdout).into_owned(),
             )),
             CommandOutput::Json => response::document(&ended.stdout)
-                .unwrap_or_else(|| Err(ToolError::new("the command did not write JSON"))),
+                .ok_or_else(|| ToolError::new("the command did not write JSON")),
             CommandOutput::Binary => {
                 let media_type = self.media_type.as_deref().unwrap_or_default();
                 let content = response::binary(&ended.stdout, media_type, "command:output");

@@ -17,7 +17,7 @@ use self::answer::{Pages, Response, check_response_of_pages};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
-use super::argument::{fill_in, input_schema, names};
+use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
 use super::credentials::AuthConfig;
@@ -249,7 +249,7 @@ impl Tool for HttpTool {
 
 impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let mut arguments = arguments.to_map()?;
+        let mut arguments = tree(arguments)?;
         fill_in(&mut arguments, &self.schema);
         let values = template::context(&arguments, context.principal());
         let mut request = self
@@ -285,7 +285,7 @@ impl Plan {
             is_truncated = page == pages.max();
             context.progress(f64::from(page), None, "page read").await;
         }
-        Response::list(&items, is_truncated)
+        Ok(Response::list(&items, is_truncated))
     }
 
     /// Sends a request. An assertion that the API echoes is redacted.

@@ -26,6 +26,7 @@ use self::operation::{Operation, SchemaBytes, text};
 use self::request::RequestMapping;
 use self::security::Proofs;
 use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
+use super::argument;
 use super::builder::SourceBuilder;
 use super::credentials::AuthConfig;
 use super::http::annotations_of;
@@ -399,7 +400,7 @@ impl Tool for OperationTool {
 
 impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let arguments = arguments.to_map()?;
+        let arguments = argument::tree(arguments)?;
         let mut request = self
             .shape
             .fill(&self.base, &arguments)
