@@ -199,6 +199,9 @@ impl Repositories {
             }
             Err(_) => git_dir.clone(),
         };
+        for folder in [&git_dir, &common_dir, &common_dir.join("info")] {
+            links::check_kinds(folder)?;
+        }
         for own in ["HEAD", "index", "config.worktree", "logs", "MERGE_HEAD"] {
             self.absent_or_inside(&git_dir.join(own))
                 .ok_or_else(escapes)?;
