@@ -379,3 +379,28 @@ fn a_file_that_is_no_database_is_refused_at_start() {
     let error = Sqlite::new("x", &path, &limits, SectionHits::default()).expect_err("no database");
     assert!(error.contains("not a database"), "{error}");
 }
+
+#[test]
+fn a_parameter_without_a_value_is_an_error() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    for (sql, name) in [
+        ("SELECT id FROM orders WHERE id = :id", ":id"),
+        ("SELECT ?", "?"),
+        ("SELECT ?2", "?"),
+        ("SELECT @a", "@a"),
+        ("SELECT $a", "$a"),
+    ] {
+        let problem = free(&sqlite, sql).expect_err(sql);
+        let expected = format!("the parameter {name} has no value; write the value in its place");
+        assert_eq!(problem, expected, "{sql}");
+    }
+    assert!(free(&sqlite, "SELECT ':id', '?'").is_ok());
+    let check = |sql: &str| sqlite.check(&Statement::read(sql), Kind::Fixed);
+    assert_eq!(check("SELECT :id, :id"), Ok(()));
+    for sql in ["SELECT :id, ?", "SELECT :größe", "SELECT @id"] {
+        assert!(
+            check(sql).is_err_and(|problem| problem.contains("has no value")),
+            "{sql}"
+        );
+    }
+}
