@@ -48,9 +48,12 @@ pub(super) fn load(settings: impl Into<Flags>) -> Result<Arc<Loaded>, MainError>
     Ok(Loaded::read(&flags, Probe::real()).map_err(AppError::from)?)
 }
 
+/// Variable that names a file with CA certificates.
+pub(super) const CA_FILE: &str = "LONGSHORE_CA_FILE";
+
 /// Trusts the CA certificates of the variable `LONGSHORE_CA_FILE`, for commands that read no configuration.
 pub(super) fn trust_ca_of_variable() -> Result<(), MainError> {
-    let file = Probe::real().variable("LONGSHORE_CA_FILE");
+    let file = Probe::real().variable(CA_FILE);
     let file = file.filter(|file| !file.is_empty()).map(Path::new);
     Ok(trust_ca_file(file).map_err(AppError::from)?)
 }

@@ -11,7 +11,7 @@ mod reach;
 mod remote;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -74,7 +74,7 @@ pub(super) struct DoctorArgs {
     #[arg(long, requires = "url")]
     login: bool,
 
-    /// With --url: trust the CA certificates in this PEM file too
+    /// With --url: trust the CA certificates in this PEM file too [env: LONGSHORE_CA_FILE]
     #[arg(long, value_name = "FILE", requires = "url")]
     ca: Option<PathBuf>,
 
@@ -99,10 +99,21 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
     let mut report = Report::default();
     let examined = match args.url {
         Some(url) => {
-            let roots = match &args.ca {
-                Some(path) => std::fs::read(path).map_err(AppError::from)?,
-                None => Vec::new(),
-            };
+            let variable = Probe::real()
+                .variable(run::CA_FILE)
+                .filter(|file| !file.is_empty());
+            let files = args.ca.iter().map(|file| ("--ca", file.as_path()));
+            let files = files.chain(variable.map(|file| (run::CA_FILE, Path::new(file))));
+            let roots: Result<Vec<_>, AppError> = files
+                .map(|(origin, file)| {
+                    let pem = std::fs::read(file).map_err(|error| {
+                        let problem =
+                            format!("{origin}: {} cannot be read: {error}", file.display());
+                        AppError::Arguments(problem)
+                    })?;
+                    Ok((origin, pem))
+                })
+                .collect();
             let url = Url::parse(&url).map_err(|error| {
                 let problem = format!(
                     "--url is {url:?}, which is not a valid URL: {error}; write it whole, such as https://mcp.example.com/mcp"
@@ -119,7 +130,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
                 connections: args.connections,
                 origin: args.origin,
                 walks_login: args.login,
-                roots,
+                roots: roots?,
             };
             runtime.block_on(remote::examine(remote, &mut report))
         }
