@@ -188,10 +188,17 @@ fn setting_of(name: &str) -> Result<(Vec<String>, bool), Diagnostic> {
     if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
         return Ok((parts(setting), true));
     }
-    let path: Vec<_> = name[PREFIX.len()..]
-        .split("__")
-        .map(str::to_ascii_lowercase)
+    let written: Vec<_> = name[PREFIX.len()..].split("__").collect();
+    let mut path: Vec<_> = written
+        .iter()
+        .map(|part| part.to_ascii_lowercase())
         .collect();
+    // Variables of a program are passed on under the names that they have here.
+    if let [section, _, setting, name] = &mut path[..]
+        && (section.as_str(), setting.as_str()) == ("upstreams", "env")
+    {
+        written[3].clone_into(name);
+    }
     if 1 < path.len() || schema::setting(&path).is_some() {
         return Ok((path, false));
     }

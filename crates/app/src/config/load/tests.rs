@@ -216,6 +216,19 @@ fn servers_under_the_name_of_other_products_are_masked_overridden_and_explained_
     );
 }
 
+#[cfg(feature = "sources")]
+#[test]
+fn variables_of_a_program_keep_their_names() {
+    let variables = [
+        ("LONGSHORE_UPSTREAMS__TIME__COMMAND", "b"),
+        ("LONGSHORE_UPSTREAMS__TIME__ENV__API_KEY", "7"),
+        ("LONGSHORE_UPSTREAMS__TIME__ENV__http_proxy", "http://proxy"),
+    ];
+    let config = load(&Flags::default(), &variables).expect("valid");
+    let names: Vec<&String> = config.upstreams["time"].env.keys().collect();
+    assert_eq!(names, ["API_KEY", "http_proxy"]);
+}
+
 #[test]
 fn what_is_detected_is_outdone_by_what_is_said() {
     use crate::environment::StandardStreams;
