@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use minijinja::Value as Context;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -34,6 +35,8 @@ enum Body {
     Json(Tree),
     Form(Vec<(String, Slot)>),
     Text(HeaderValue, Template),
+    /// JSON as text, with placeholders.
+    JsonText(HeaderValue, Template),
 }
 
 /// A value, or several, of a query, a header or a form.
@@ -333,14 +336,13 @@ fn body(
             .unwrap_or("text/plain; charset=utf-8");
         let value = HeaderValue::from_str(kind)
             .map_err(|_| format!("content_type: {kind:?} cannot be sent"))?;
-        let place = if is_json(&essence(kind)) {
-            EscapeContext::Json
-        } else {
-            EscapeContext::Text
-        };
-        let template =
-            Template::new(text, place, names).map_err(|problem| format!("body: {problem}"))?;
-        return Ok(Body::Text(value, template));
+        let read =
+            |place| Template::new(text, place, names).map_err(|problem| format!("body: {problem}"));
+        return Ok(match is_json(&essence(kind)) {
+            true if text.contains("{{") => Body::JsonText(value, read(EscapeContext::Json)?),
+            true => Body::Text(value, read(EscapeContext::Json)?),
+            false => Body::Text(value, read(EscapeContext::Text)?),
+        });
     }
     Ok(Body::Form(form))
 }
@@ -365,6 +367,14 @@ impl Body {
                 Ok(Some((kind, form.finish().into())))
             }
             Self::Text(kind, template) => Ok(Some((kind.clone(), template.render(values)?.into()))),
+            Self::JsonText(kind, template) => {
+                let text = template.render(values)?;
+                let parsed = serde_json::from_str::<IgnoredAny>(&text);
+                parsed.map_err(|error| {
+                    format!("the tool's body is not valid JSON with these arguments: {error}; values are inserted with their quotes, so the operator must not write quotes around a placeholder for a string")
+                })?;
+                Ok(Some((kind.clone(), text.into())))
+            }
         }
     }
 }
