@@ -265,6 +265,11 @@ fn the_printed_entry_can_be_pasted() {
             && text.contains("bearer_token_env_var = \"KEY\""),
         "{text}"
     );
+    let quoted = run(home.path(), &["inspector", "http://h/mcp?a=b;id"]).unwrap();
+    assert!(
+        quoted.ends_with("--server-url 'http://h/mcp?a=b;id'"),
+        "{quoted}"
+    );
     let text = run(home.path(), &["inspector"]).unwrap();
     assert!(
         text.starts_with("npx @modelcontextprotocol/inspector"),
