@@ -52,7 +52,7 @@ fn token(text: &str) -> &str {
     let mut is_escaped = false;
     let length = match text.as_bytes().first() {
         Some(b'"') => text[1..]
-            .find(|c| {
+            .find(|c: char| {
                 let ends = c == '"' && !is_escaped;
                 is_escaped = c == '\\' && !is_escaped;
                 ends
