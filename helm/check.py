@@ -231,6 +231,18 @@ def check_stopping(chart):
         held(f"{values}: drain", None if drain["grace_seconds"] == expected else drain)
 
 
+def check_budget(chart):
+    """A budget has the limit that is set; an empty one and null count as not set."""
+    for values, expected in [
+        ({"minAvailable": None}, {"maxUnavailable": 1}),
+        ({"minAvailable": 0, "maxUnavailable": None}, {"minAvailable": 0}),
+    ]:
+        rendered = chart.render(values={"podDisruptionBudget": values}, name="tools", namespace="mcp")
+        spec = next(d for _, d in documents(rendered) if d["kind"] == "PodDisruptionBudget")["spec"]
+        del spec["selector"]
+        held(f"{values}: budget", None if spec == expected else spec)
+
+
 def check_refusals(chart):
     for name, values in REFUSED.items():
         try:
@@ -266,6 +278,7 @@ with Chart.load(CHART) as loaded:
     check_repeated(loaded)
     check_demo(loaded)
     check_stopping(loaded)
+    check_budget(loaded)
     check_refusals(loaded)
 check_plain_manifests()
 print(f"{passed} passed, {failed} failed")
