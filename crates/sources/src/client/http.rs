@@ -255,6 +255,13 @@ impl Link {
                 answered |= matches!(message, Incoming::Answer { .. });
                 shared.take(message, id, || self.sender(shared));
             }
+            // Only a stream can bring the response later.
+            if id.is_some_and(|id| shared.waits_for(id)) && (answered || status.is_success()) {
+                return Err(ClientError::Protocol(format!(
+                    "it responded to a request with a message that is not the response: {}",
+                    beginning(&read.body)
+                )));
+            }
             if answered || status.is_success() {
                 return Ok(());
             }
