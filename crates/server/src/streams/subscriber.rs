@@ -16,6 +16,7 @@ use crate::catalog::ChangeEvent;
 use crate::server::parts::Server;
 use crate::server::snapshot::Snapshot;
 use crate::server::tasks;
+use crate::server::tool_search::search_for;
 
 /// The caller of one notification stream.
 pub(super) struct Subscriber {
@@ -130,9 +131,16 @@ impl Subscriber {
 
 impl VisibleList {
     fn of(snapshot: &Snapshot, principal: &Principal, shelves: &[ItemKind]) -> Option<Self> {
+        let mut hasher = DefaultHasher::new();
+        snapshot.digest_of(principal, shelves)?.hash(&mut hasher);
+        if shelves.contains(&ItemKind::Tools) {
+            // The tools of the search are listed instead.
+            let search = search_for(snapshot, principal);
+            search.map(|search| search.config.results).hash(&mut hasher);
+        }
         Some(Self {
             snapshot: snapshot.number,
-            digest: snapshot.digest_of(principal, shelves)?,
+            digest: hasher.finish(),
         })
     }
 }
