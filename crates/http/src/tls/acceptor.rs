@@ -50,8 +50,8 @@ struct Files {
     client_optional: bool,
 }
 
-/// When files were written last, and how long they are.
-type FileStamps = Vec<Option<(SystemTime, u64)>>;
+/// Modification times, lengths and inodes of files. Files of mounted images and archives can all have the same time.
+type FileStamps = Vec<Option<(SystemTime, u64, u64)>>;
 
 impl Tls {
     /// `None` if TLS is off.
@@ -185,7 +185,11 @@ impl Files {
         .into_iter()
         .map(|path| {
             let file = std::fs::metadata(path?).ok()?;
-            Some((file.modified().ok()?, file.len()))
+            #[cfg(unix)]
+            let id = std::os::unix::fs::MetadataExt::ino(&file);
+            #[cfg(not(unix))]
+            let id = 0;
+            Some((file.modified().ok()?, file.len(), id))
         })
         .collect()
     }
@@ -278,6 +282,23 @@ mod tests {
             ..good
         };
         assert!(problem(&missing).contains("/nowhere/a.crt"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_replaced_is_another_even_if_its_time_and_length_are_the_same() {
+        let (folder, config) = written([CERTIFICATE, KEY]);
+        let tls = Tls::load(&config).expect("good").expect("on");
+        let before = tls.files.seen();
+        let path = config.certificate.expect("named");
+        let modified = std::fs::metadata(&path).and_then(|file| file.modified());
+        let new = folder.path().join("new");
+        let file = std::fs::File::create(&new).expect("created");
+        std::fs::write(&new, CERTIFICATE).expect("written");
+        file.set_modified(modified.expect("a time")).expect("set");
+        assert_eq!(tls.files.seen(), before);
+        std::fs::rename(&new, &path).expect("renamed");
+        assert_ne!(tls.files.seen(), before);
     }
 
     #[test]
