@@ -2,6 +2,7 @@
 
 mod host;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -22,6 +23,16 @@ use crate::net::{
     OutgoingRequest, chance, with_causes,
 };
 use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_like_a_secret};
+
+/// Settings of a client.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ClientSettings {
+    name: Box<str>,
+    bases: Box<[Url]>,
+    egress: EgressConfig,
+    auth: AuthConfig,
+    limits: RequestLimits,
+}
 
 /// Client for one API, shared by all of its tools.
 #[derive(Debug)]
@@ -147,6 +158,37 @@ impl ApiClient {
             timeout: limits.timeout(),
             retried: AtomicU64::new(0),
             name: name.into(),
+        })
+    }
+
+    /// Returns the client of a source. A client that is in use with the same settings is used again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub(super) fn of_source(
+        name: &str,
+        bases: &[Url],
+        egress: &EgressConfig,
+        (auth, parts): (&AuthConfig, &SourceParts),
+        limits: &RequestLimits,
+    ) -> Result<Arc<Self>, (&'static str, String)> {
+        let settings = ClientSettings {
+            name: name.into(),
+            bases: bases.into(),
+            egress: egress.clone(),
+            auth: auth.clone(),
+            limits: limits.clone(),
+        };
+        parts.reuse.client(settings, |settings| {
+            let ClientSettings {
+                name,
+                bases,
+                egress,
+                auth,
+                limits,
+            } = settings;
+            Self::new(name, bases, egress, (auth, parts), limits)
         })
     }
 

@@ -376,7 +376,7 @@ impl App {
         state::export_usage(&state, &telemetry.metrics);
         let tokens = &self.offers.tokens;
         tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
-        let loaded = self.offers.load(config).await?;
+        let loaded = self.offers.load(config, None).await?;
         let catalog = self.offers.catalog(loaded.clone())?;
         let completeness = self.offers.completeness(&loaded);
         report_rejected(&catalog, completeness, &self.offers.origins)?;

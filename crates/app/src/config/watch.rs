@@ -24,6 +24,8 @@ pub struct Watch {
     watcher: Option<Watcher>,
     /// Time since a file has been missing.
     gone: Option<Instant>,
+    /// True if the files have to be compared, because a wait was dropped after a notification.
+    is_due: bool,
 }
 
 /// Uninhabited: without the feature `config-files` files are polled.
@@ -51,6 +53,7 @@ impl Watch {
             teller,
             watcher: None,
             gone: None,
+            is_due: false,
         };
         watch.follow(files);
         watch
@@ -86,21 +89,26 @@ impl Watch {
         self.seen = stamps(&self.files);
     }
 
-    /// Waits until a file has changed and is complete. A missing file delays this for a while.
+    /// Waits until a file has changed and is complete. A missing file delays this for a while. If the wait is dropped, the next
+    /// one continues it.
     pub async fn changed(&mut self) {
         if self.files.is_empty() {
             std::future::pending::<()>().await;
         }
         loop {
-            tokio::select! {
-                _ = self.news.recv() => {}
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            if !self.is_due {
+                tokio::select! {
+                    _ = self.news.recv() => {}
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                }
+                self.is_due = true;
             }
             let mut now = stamps(&self.files);
             if now == self.seen {
                 self.gone = None;
                 // Another file of the folder changes, perhaps continuously, such as a log.
                 tokio::time::sleep(SETTLE).await;
+                self.is_due = false;
                 continue;
             }
             loop {
@@ -110,6 +118,7 @@ impl Watch {
                     break;
                 }
             }
+            self.is_due = false;
             // A file that was missing before may stay so.
             let is_there =
                 |(now, seen): (&Option<Look>, &Option<Look>)| now.is_some() || seen.is_none();
@@ -134,7 +143,9 @@ impl Watch {
             })?;
             let folders: BTreeSet<&Path> = self.files.iter().map(|file| folder_of(file)).collect();
             for folder in folders {
-                watcher.watch(folder, RecursiveMode::NonRecursive)?;
+                if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+                    tracing::debug!(folder = %folder.display(), %error, "a folder cannot be watched; its files are checked periodically");
+                }
             }
             Ok::<_, notify::Error>(watcher)
         };

@@ -85,7 +85,7 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     };
     bases.extend(http.tools.iter().filter_map(|tool| own(tool)?.ok()));
     let source = collector.source.clone();
-    let client = ApiClient::new(
+    let client = ApiClient::of_source(
         &source,
         &bases,
         &http.egress,
@@ -93,10 +93,10 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
         &http.limits,
     );
     let client = match client {
-        Ok(client) => Arc::new(client),
+        Ok(client) => client,
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
-    let mismatches = Mismatches::default();
+    let mismatches = collector.parts.reuse.mismatches("http", &source);
     let gauge = ClientStatsHandle::of_client(&source, "http", &client).with_mismatches(&mismatches);
     collector.count(gauge);
     if let Err(problem) = request::check_shared(http) {

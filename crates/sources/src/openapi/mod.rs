@@ -90,6 +90,10 @@ impl SourceKind for OpenApiSourceConfig {
     fn is_document(&self) -> bool {
         true
     }
+
+    fn is_remote_document(&self) -> bool {
+        self.file().is_none()
+    }
 }
 
 /// Collects the tools of an OpenAPI source.
@@ -166,7 +170,7 @@ impl<'a> Import<'a> {
                 return Err(("credentials", problem));
             }
         }
-        let client = ApiClient::new(
+        let client = ApiClient::of_source(
             &collector.source,
             &trusted,
             &config.egress,
@@ -187,11 +191,14 @@ impl<'a> Import<'a> {
             config,
             document,
             base,
-            client: Arc::new(client),
+            client,
             headers,
             forward,
             has_secrets,
-            mismatches: Mismatches::default(),
+            mismatches: collector
+                .parts
+                .reuse
+                .mismatches("openapi", &collector.source),
         })
     }
 
