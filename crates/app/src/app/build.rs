@@ -18,7 +18,7 @@ use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
-use super::hooks::{implied_scopes_hook, keys_hook, limits_hook};
+use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook};
 use super::items::{LoadedItems, report_rejected};
 use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
@@ -97,7 +97,7 @@ impl App {
         self.offers.metrics = telemetry.metrics.clone();
         self.offers
             .prepare(&config, &keys, supervisor.background())?;
-        self.serve_documents(&config, &mut layers)?;
+        hooks.extend(self.serve_documents(&config, &mut layers)?);
         let upstreams = self.offers.upstreams.clone();
         let items = self.offers.clone();
         let Built {
@@ -159,8 +159,12 @@ impl App {
         })
     }
 
-    /// Serves the keys of signed assertions and the server cards to everybody.
-    fn serve_documents(&self, config: &Config, layers: &mut Layers) -> Result<(), AppError> {
+    /// Serves the keys of signed assertions and the server cards to everybody. Returns the hook that updates the cards.
+    fn serve_documents(
+        &self,
+        config: &Arc<Config>,
+        layers: &mut Layers,
+    ) -> Result<Option<Hook>, AppError> {
         #[cfg(feature = "sources")]
         if let Some(signer) = self
             .offers
@@ -170,10 +174,12 @@ impl App {
         {
             layers.serve_publicly(Arc::new(AssertionKeys(signer)));
         }
-        if let Some(cards) = ServerCards::new(config)? {
+        let cards = ServerCards::new(config)?;
+        Ok(cards.map(|cards| {
+            let hook = cards.hook(config, self.identity.clone());
             layers.serve_publicly(Arc::new(cards));
-        }
-        Ok(())
+            hook
+        }))
     }
 
     /// Builds the server without a transport, for tests of tools.

@@ -1,7 +1,9 @@
 //! Server cards and the catalogue of them, as a draft of the specification has them (SEP-2127, `ext-server-card`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -11,6 +13,8 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::AppError;
+use super::hooks::Hook;
+use super::items::Identity;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
 use crate::net::Body;
@@ -23,9 +27,12 @@ const CARD_MEDIA: &str = "application/mcp-server-card+json";
 const SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json";
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
-/// The documents by path.
-#[derive(Debug)]
-pub(super) struct ServerCards(BTreeMap<String, (&'static str, Bytes)>);
+/// Documents by path, with their media types.
+type Documents = BTreeMap<String, (&'static str, Bytes)>;
+
+/// The documents that are served. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct ServerCards(Arc<ArcSwap<Documents>>);
 
 impl ServerCards {
     /// Builds the documents, if they are configured.
@@ -34,43 +41,66 @@ impl ServerCards {
     ///
     /// A setting is missing or wrong.
     pub(super) fn new(config: &Config) -> Result<Option<Self>, AppError> {
-        let card = &config.http.server_card;
-        let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
-        card.check(public.is_some())?;
-        let (Some(name), Some(public)) = (&card.name, public) else {
-            return Ok(None);
-        };
-        let mut documents = BTreeMap::new();
-        let mut entries = Vec::new();
-        let server = &config.server;
-        let title = server.title.as_ref().unwrap_or(&server.name);
-        let endpoints = config.endpoints.iter();
-        let endpoints = endpoints.map(|(endpoint, settings)| {
-            (
-                format!("/mcp/{endpoint}"),
-                format!("{name}-{endpoint}"),
-                settings.title.as_ref().unwrap_or(title),
-            )
-        });
-        let whole = ("/mcp".to_owned(), name.clone(), title);
-        for (path, own, title) in std::iter::once(whole).chain(endpoints) {
-            let url = format!("{}{path}", public.root());
-            let document = document(config, &own, title, &url).to_string();
-            documents.insert(
-                format!("{path}/server-card"),
-                (CARD_MEDIA, Bytes::from(document)),
-            );
-            entries.push(json!({
-                "identifier": identifier(&own), "type": CARD_MEDIA, "url": format!("{url}/server-card"),
-            }));
-        }
-        let catalogue = json!({"specVersion": "1.0", "entries": entries}).to_string();
-        documents.insert(
-            CATALOGUE.to_owned(),
-            (CATALOGUE_MEDIA, Bytes::from(catalogue)),
-        );
-        Ok(Some(Self(documents)))
+        let documents = documents(config)?;
+        Ok(documents.map(|documents| Self(Arc::new(ArcSwap::from_pointee(documents)))))
     }
+
+    /// Returns the hook that applies a changed title and version of the server. `started` is the configuration at the start,
+    /// whose other settings stay in force.
+    pub(super) fn hook(&self, started: &Arc<Config>, identity: Identity) -> Hook {
+        let (cards, started) = (self.clone(), Arc::clone(started));
+        Box::new(move |config| {
+            let mut shown = (*started).clone();
+            shown.server = config.server.clone();
+            identity.apply(&mut shown);
+            let documents = documents(&shown)?;
+            let cards = cards.clone();
+            Ok(Box::new(move || {
+                if let Some(documents) = documents {
+                    cards.0.store(Arc::new(documents));
+                }
+            }))
+        })
+    }
+}
+
+fn documents(config: &Config) -> Result<Option<Documents>, AppError> {
+    let card = &config.http.server_card;
+    let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
+    card.check(public.is_some())?;
+    let (Some(name), Some(public)) = (&card.name, public) else {
+        return Ok(None);
+    };
+    let mut documents = BTreeMap::new();
+    let mut entries = Vec::new();
+    let server = &config.server;
+    let title = server.title.as_ref().unwrap_or(&server.name);
+    let endpoints = config.endpoints.iter();
+    let endpoints = endpoints.map(|(endpoint, settings)| {
+        (
+            format!("/mcp/{endpoint}"),
+            format!("{name}-{endpoint}"),
+            settings.title.as_ref().unwrap_or(title),
+        )
+    });
+    let whole = ("/mcp".to_owned(), name.clone(), title);
+    for (path, own, title) in std::iter::once(whole).chain(endpoints) {
+        let url = format!("{}{path}", public.root());
+        let document = document(config, &own, title, &url).to_string();
+        documents.insert(
+            format!("{path}/server-card"),
+            (CARD_MEDIA, Bytes::from(document)),
+        );
+        entries.push(json!({
+            "identifier": identifier(&own), "type": CARD_MEDIA, "url": format!("{url}/server-card"),
+        }));
+    }
+    let catalogue = json!({"specVersion": "1.0", "entries": entries}).to_string();
+    documents.insert(
+        CATALOGUE.to_owned(),
+        (CATALOGUE_MEDIA, Bytes::from(catalogue)),
+    );
+    Ok(Some(documents))
 }
 
 /// Returns the card of an endpoint.
@@ -108,11 +138,12 @@ fn identifier(name: &str) -> String {
 
 impl PublicPaths for ServerCards {
     fn has(&self, path: &str) -> bool {
-        self.0.contains_key(path)
+        self.0.load().contains_key(path)
     }
 
     fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture {
-        let found = self.0.get(path).map(|(media, document)| {
+        let documents = self.0.load();
+        let found = documents.get(path).map(|(media, document)| {
             let mut response = match *request.method() {
                 Method::GET | Method::HEAD => {
                     let response = Response::new(Body::from(document.clone()));
