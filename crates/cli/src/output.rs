@@ -85,6 +85,15 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
     Ok(Level(handle))
 }
 
+/// Checks the settings of the log.
+///
+/// # Errors
+///
+/// The level is invalid.
+pub(super) fn check_logging(config: &LogConfig) -> Result<(), AppError> {
+    filter(&config.level).map(drop)
+}
+
 /// Starts logging for a command that is the client of a program: what that writes to standard error, and warnings.
 pub(super) fn show_programs(config: &LogConfig) -> Result<(), AppError> {
     let mut config = config.clone();

@@ -14,6 +14,8 @@ use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 use super::connect;
+#[cfg(feature = "cli")]
+use super::dry_run::without_new_files;
 use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
@@ -208,22 +210,47 @@ impl App {
             .map_err(|error| error.located(&origins, &written))
     }
 
+    /// Builds the server without a transport, as [`harness`](Self::harness) does, and creates no files. Before that, it checks
+    /// the settings for callers, which a harness ignores.
+    ///
+    /// # Errors
+    ///
+    /// Invalid tools or settings.
+    #[cfg(feature = "cli")]
+    #[doc(hidden)]
+    pub fn checked_harness(mut self) -> Result<Harness, AppError> {
+        let (mut config, _) = self.take_config()?;
+        let (origins, written) = (self.offers.origins.clone(), Arc::clone(&config));
+        let checked = self.check_access_of(&config).map(drop);
+        let checked = checked.and_then(|()| without_new_files(Arc::make_mut(&mut config)));
+        checked.map_err(|error| error.located(&origins, &written))?;
+        self.config = Some(config);
+        self.harness()
+    }
+
+    /// Checks the authentication of callers and what they are told before.
+    #[cfg(feature = "cli")]
+    fn check_access_of(&mut self, config: &Config) -> Result<Authentication, AppError> {
+        ServerCards::new(config)?;
+        self.authentication(config)
+    }
+
     #[cfg(feature = "cli")]
     async fn check_with(
         mut self,
         mut config: Arc<Config>,
         offline: bool,
     ) -> Result<Checked, AppError> {
-        let auth = self.authentication(&config)?;
+        let auth = self.check_access_of(&config)?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
-        ServerCards::new(&config)?;
         if is_public(&config) {
             let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
         }
         let mut left_out = Vec::new();
         let config = Arc::make_mut(&mut config);
+        without_new_files(config)?;
         if offline {
             #[cfg(feature = "sources")]
             for (name, upstream) in &config.upstreams {

@@ -14,6 +14,8 @@ mod build;
 mod catalog_builder;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 mod connect;
+#[cfg(feature = "cli")]
+mod dry_run;
 mod endpoints;
 mod error;
 mod hooks;

@@ -18,7 +18,7 @@ use clap::Args;
 use url::Url;
 
 use super::config::print;
-use super::{Failure, RunArgs, run};
+use super::{Failure, RunArgs, output, run};
 use crate::app::AppError;
 use crate::environment::Probe;
 use longshore_app::config::trust_ca_file;
@@ -152,6 +152,7 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
     let probe = Probe::real();
     let loaded = run::load(settings).and_then(|loaded| {
         trust_ca_file(loaded.config.ca_file.as_deref()).map_err(AppError::from)?;
+        output::check_logging(&loaded.config.log)?;
         Ok(loaded)
     });
     match loaded {
@@ -159,8 +160,7 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
             machine::examine(&loaded, probe, report);
             runtime.block_on(reach::examine(&loaded, probe, report));
             // Upstream servers may have to be started, which blocks a thread.
-            let config = loaded.config.clone();
-            runtime.block_on(documentation::examine(config, report));
+            runtime.block_on(documentation::examine(loaded, report));
         }
         Err(error) => report.add(
             Finding::failure("configuration", "settings", error.to_string())
