@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
+    /// State of the files before they were read first.
+    loaded: FileStamps,
     current: ArcSwap<ServerConfig>,
     handshake: Duration,
 }
@@ -66,8 +68,10 @@ impl Tls {
             },
             _ => return Err(TlsError::Half),
         };
+        let loaded = files.seen();
         Ok(Some(Self {
             current: ArcSwap::new(files.read()?),
+            loaded,
             files,
             handshake: Duration::from_secs(u64::from(config.handshake_seconds)),
         }))
@@ -106,7 +110,7 @@ impl Tls {
 
     /// Reads the files again whenever they change.
     pub async fn watch_files(&self) -> Infallible {
-        let mut seen = self.files.seen();
+        let mut seen = self.loaded.clone();
         loop {
             tokio::time::sleep(LOOK).await;
             let now = self.files.seen();
@@ -291,6 +295,19 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &tls.current()));
         std::fs::write(&path, CERTIFICATE).expect("written");
         assert!(tls.renew());
+        assert!(!Arc::ptr_eq(&before, &tls.current()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_that_was_replaced_before_the_watch_began_is_used() {
+        let (_folder, config) = written([CERTIFICATE, KEY]);
+        let tls = Tls::load(&config).expect("good").expect("on");
+        let before = tls.current();
+        let longer = format!("{CERTIFICATE}\n");
+        let path = config.certificate.expect("named");
+        std::fs::write(path, longer).expect("written");
+        let watched = tokio::time::timeout(2 * LOOK, tls.watch_files());
+        assert!(watched.await.is_err());
         assert!(!Arc::ptr_eq(&before, &tls.current()));
     }
 }
