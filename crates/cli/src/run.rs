@@ -12,7 +12,7 @@ use super::output::{self, Audience};
 use super::{RunArgs, log};
 #[cfg(target_os = "linux")]
 use super::{page_release, reaper};
-use crate::app::{App, AppError, MainError, Signals, stop_signal};
+use crate::app::{App, AppError, MainError, Signals, stop_signal, survive_hangups};
 use crate::environment::Probe;
 #[cfg(target_os = "linux")]
 use crate::net;
@@ -64,6 +64,14 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
     *audience = Audience::of_log(Probe::real());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(AppError::from)?;
+    {
+        let _entered = runtime.enter();
+        survive_hangups();
+    }
     let mut flags: Flags = command.settings.into();
     flags.playground = command.inspect.is_some();
     let loaded = load(flags)?;
@@ -75,10 +83,6 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     if command.reload && !over_http {
         tracing::warn!("--reload is for HTTP: a client at standard input would lose its session");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
     let served = runtime.block_on(async {
         let program = program.clone().filter(|_| over_http);
         let restart = program.is_some().then(|| Arc::new(Notify::new()));

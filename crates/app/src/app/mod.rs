@@ -63,7 +63,7 @@ pub use offering::Offering;
 pub use policy::PolicyTester;
 pub use serve::BoundServer;
 #[cfg(feature = "cli")]
-pub use signals::{Signals, stop_signal};
+pub use signals::{Signals, stop_signal, survive_hangups};
 #[cfg(feature = "cli")]
 pub use state::tokens;
 

@@ -218,8 +218,7 @@ impl Reloader {
 
 /// Events that cause a reload: changed files and SIGHUP.
 ///
-/// They are observed from its creation on. It is created before the server is built, which may take seconds: until then,
-/// SIGHUP ends the process.
+/// They are observed from its creation on. It is created before the server is built, which may take seconds.
 pub(super) struct ReloadTriggers {
     watch: Watch,
     hangups: Hangups,
