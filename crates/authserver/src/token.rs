@@ -23,6 +23,7 @@ use super::server::AuthorizationServer;
 use super::text::random_text;
 use crate::auth::{DpopProof, DpopRequest};
 use crate::state::StateError;
+use crate::telemetry::LogInterval;
 
 /// Bounds of a PKCE verifier, in bytes (RFC 7636, section 4.1).
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
@@ -426,7 +427,10 @@ fn basic(headers: &HeaderMap) -> Result<Option<(String, String)>, OAuthError> {
 
 #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
 pub(super) fn away(error: StateError) -> OAuthError {
-    tracing::warn!(%error, "cannot record a used code or refresh token");
+    static LINES: LogInterval = LogInterval::new(Duration::from_secs(60));
+    if LINES.passes() {
+        tracing::warn!(%error, "cannot record used codes and refresh tokens; logins are rejected (logged once a minute)");
+    }
     OAuthError::unavailable("the server cannot record the request now; try again")
 }
 
