@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ use crate::telemetry::DeferredScope;
 /// State of a call stream on this replica, for the running call and its followers.
 #[derive(Debug, Default)]
 pub(super) struct LiveStream {
+    /// Number of users: the call and its followers. Changed only while the map is locked.
+    users: AtomicUsize,
     /// Number of times the stream was resumed. Only the last reader may send events (LH-05).
     pub(super) holder: AtomicU64,
     /// The call runs on this replica.
@@ -103,10 +105,8 @@ impl Streams {
             return Box::new(call);
         };
         let stream = self.next_call_stream();
-        let live = Arc::new(LiveStream::default());
+        let live = self.enter_call(&session, stream);
         live.is_here.store(true, Ordering::Release);
-        self.live()
-            .insert((Arc::clone(&session), stream), Arc::clone(&live));
         let poll_after = match (options.resumption, self.config.poll_after_seconds) {
             (Resumption::Primed, seconds) if seconds > 0 => Some(Duration::from_secs(seconds)),
             _ => None,
@@ -160,15 +160,22 @@ impl Streams {
         u64::from(short_id(self.liveness.replica())) << 32 | u64::from(begun)
     }
 
-    fn leave_call(&self, session: &Arc<str>, stream: u64) {
-        let mut live = self.live();
+    /// Returns the state of a call stream, which its first user creates. Each user leaves it once.
+    pub(super) fn enter_call(&self, session: &Arc<str>, stream: u64) -> Arc<LiveStream> {
+        let mut all = self.live();
+        let live = all.entry((Arc::clone(session), stream)).or_default();
+        live.users.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(live)
+    }
+
+    /// Removes the state of a call stream with its last user.
+    pub(super) fn leave_call(&self, session: &Arc<str>, stream: u64) {
+        let mut all = self.live();
         let key = (Arc::clone(session), stream);
-        // Followers hold a reference.
-        if live
-            .get(&key)
-            .is_some_and(|live| Arc::strong_count(live) <= 2)
+        if let Some(live) = all.get(&key)
+            && live.users.fetch_sub(1, Ordering::Relaxed) <= 1
         {
-            live.remove(&key);
+            all.remove(&key);
         }
     }
 
@@ -496,5 +503,26 @@ impl Drop for ResumableStream {
     /// LH-02: a disconnect does not cancel the call.
     fn drop(&mut self) {
         self.hand_over();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::replica_of;
+
+    #[tokio::test]
+    async fn the_state_of_a_call_stream_lasts_until_its_last_user_leaves() {
+        let server = replica_of(SharedState::default());
+        let (streams, session) = (&server.streams, Arc::from("session"));
+        let call = streams.enter_call(&session, 1);
+        let follower = streams.enter_call(&session, 1);
+        assert!(Arc::ptr_eq(&call, &follower));
+        // Both references still exist when both have left.
+        streams.leave_call(&session, 1);
+        assert_eq!(streams.counts().calls, 1);
+        streams.leave_call(&session, 1);
+        assert_eq!(streams.counts().calls, 0);
+        drop((call, follower));
     }
 }
