@@ -138,7 +138,7 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     tokio::time::advance(Duration::from_millis(20)).await;
     waits.await.expect("no panic");
     assert!(
-        matches!(post(), Err(Reply::Response(answer)) if answer.refusal == Some(RejectReason::SessionUnknown))
+        matches!(post(), Err(MaybeReady::Ready(Reply::Response(answer))) if answer.refusal == Some(RejectReason::SessionUnknown))
     );
     // The end of the stream tells the client.
     assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
