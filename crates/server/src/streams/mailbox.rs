@@ -156,6 +156,14 @@ impl Mailbox {
         }
     }
 
+    /// Adds a task that could not be loaded, behind all other items. A stream that is to end does not wait for it.
+    pub(super) fn put_back(&self, task: Arc<str>) {
+        let mut inner = self.inner();
+        if inner.end.is_none() {
+            inner.put(PendingItem::Task(task), None);
+        }
+    }
+
     /// Adds all subscribed tasks, since changes may have been missed.
     pub(super) fn recheck_tasks(&self) {
         let mut inner = self.inner();
