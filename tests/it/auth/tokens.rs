@@ -230,6 +230,20 @@ fn auth_05_tokens_for_others_and_of_others_are_refused() {
     }
 }
 
+/// Clients of one address, such as that of a hosted client, learn from status 401 that they have to refresh.
+#[test]
+fn expired_tokens_are_no_failed_authentications() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer)
+        .configured(|c| c.limits.failed_authentications_per_minute = Some(2))
+        .start();
+    let status = |token: &str| call(&server, "who", token).status;
+    let expired = issuer.token(json!({"exp": 1_000}));
+    assert_eq!([(); 4].map(|()| status(&expired)), [401; 4]);
+    let foreign = issuer.token(json!({"aud": "https://elsewhere.example/mcp"}));
+    assert_eq!([(); 3].map(|()| status(&foreign)), [401, 401, 429]);
+}
+
 #[test]
 fn without_leeway_times_of_tokens_are_held_to_the_second() {
     let issuer = Issuer::start();

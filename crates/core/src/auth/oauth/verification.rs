@@ -12,7 +12,7 @@ use super::cache_weight::principal_bytes;
 use super::dpop::DpopVerifier;
 use super::introspection::Introspection;
 use super::issuer::Issuer;
-use super::token::{self, ClaimRequirements, Token, TokenError, UNKNOWN_KEY};
+use super::token::{self, ClaimRequirements, EXPIRED, Token, TokenError, UNKNOWN_KEY};
 use super::{Inner, Tokens, Verified};
 use crate::auth::credential_cache::{Cacheable, FOREVER};
 use crate::auth::credentials::DPOP_HEADER;
@@ -377,7 +377,10 @@ fn is_api_key(text: &str) -> bool {
 }
 
 pub(super) fn refused(fault: TokenError) -> AuthError {
-    AuthError::Invalid(fault.0.into())
+    match fault {
+        EXPIRED => AuthError::Expired,
+        fault => AuthError::Invalid(fault.0.into()),
+    }
 }
 
 /// Collects words from several claims: strings or lists of strings, split at spaces where the claim allows it.
