@@ -55,7 +55,7 @@ impl AuthMethod for Tokens {
             Looked::NoKeys(issuer) => self.later((text, shown), hash, now, issuer.ask_for_first()),
             Looked::UnknownKey(issuer) => match issuer.ask_for_unknown() {
                 Some(waiting) => self.later((text, shown), hash, now, waiting),
-                None => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
+                None => AuthOutcome::Refused(unknown_key(&issuer)),
             },
         }
     }
@@ -145,11 +145,8 @@ impl Tokens {
             match inner.lookup(&text, hash, now) {
                 Looked::Good(principal) => settled(inner.proven(principal, &shown, now)).await,
                 Looked::Bad(error) => AuthOutcome::Refused(error),
-                Looked::UnknownKey(_) => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
-                Looked::NoKeys(_) => AuthOutcome::Refused(AuthError::Unavailable(
-                    "tokens cannot be verified now: the keys of their issuer are not available"
-                        .into(),
-                )),
+                Looked::UnknownKey(issuer) => AuthOutcome::Refused(unknown_key(&issuer)),
+                Looked::NoKeys(_) => AuthOutcome::Refused(no_keys()),
             }
         }))
     }
@@ -369,6 +366,20 @@ impl Inner {
         let principal = principal.with_facts(facts).with_claims(token.into_claims());
         Ok((Arc::new(principal), expires))
     }
+}
+
+/// Returns the error for a token of a key that the issuer is not known to have.
+fn unknown_key(issuer: &Issuer) -> AuthError {
+    match issuer.is_outdated() {
+        true => no_keys(),
+        false => refused(UNKNOWN_KEY),
+    }
+}
+
+fn no_keys() -> AuthError {
+    AuthError::Unavailable(
+        "tokens cannot be verified now: the keys of their issuer are not available".into(),
+    )
 }
 
 /// Returns true for API keys, which are not sent to an issuer.
