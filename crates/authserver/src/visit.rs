@@ -199,6 +199,13 @@ impl LoginStateCookie {
         cookie(headers, &self.name(id)).map(str::to_owned)
     }
 
+    /// Returns true if the state of a login with this ID would replace no other one in the browser.
+    pub fn is_free(self, headers: &HeaderMap, id: &str) -> bool {
+        let name = self.name(id);
+        let mut names = cookies(headers).map(|(name, _)| name);
+        names.all(|known| known != name)
+    }
+
     /// Makes the browser keep the state of a login for a time in seconds. With 0 seconds, it forgets it.
     pub fn set_on(self, response: &mut Response<Body>, id: &str, state: &str, seconds: u64) {
         let name = self.name(id);
@@ -221,17 +228,18 @@ impl LoginStateCookie {
 
 /// Returns the value of a cookie, if it is base64url and there once.
 fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let lines = headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok());
-    let mut values = lines.flat_map(|line| line.split(';')).filter_map(|pair| {
-        let (known, value) = pair.trim().split_once('=')?;
-        (known == name).then_some(value)
-    });
+    let mut values = cookies(headers).filter_map(|(known, value)| (known == name).then_some(value));
     let value = values.next()?;
     let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     (value.bytes().all(is_base64) && values.next().is_none()).then_some(value)
+}
+
+/// Returns all cookies, by name.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let lines = headers.get_all(COOKIE).iter();
+    let lines = lines.filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';'));
+    pairs.filter_map(|pair| pair.trim().split_once('='))
 }
 
 /// Returns scheme, host and port of a URL, as the header `Origin` names them. Empty for what is not a URL.

@@ -213,7 +213,8 @@ impl Inner {
                 }
             }
         }
-        let begun = self.accounts.begin(&invitation).await;
+        let is_free = |id: &str| self.cookie.is_free(headers, id);
+        let begun = self.accounts.begin(&invitation, is_free).await;
         let begun = begun.map_err(|error| {
             tracing::warn!(
                 source = invitation.source(),

@@ -111,6 +111,7 @@ fn the_state_of_a_login_is_in_a_cookie_of_its_own() {
     let state = |headers: &HeaderMap, id| cookie.state(headers, id);
     assert_eq!(state(&shown, "abc").as_deref(), Some("sealed_state-1"));
     assert_eq!(state(&shown, "bcd"), None, "another login");
+    assert!(cookie.is_free(&shown, "bcd") && !cookie.is_free(&shown, "abc"));
     let twice = "__Host-longshore-connect-1=a; __Host-longshore-connect-1=b";
     assert_eq!(state(&with_cookie(twice), "abc"), None);
     assert_eq!(LoginStateCookie::new(false).state(&shown, "abc"), None);
