@@ -106,6 +106,10 @@ impl AuthorizationServer {
     }
 }
 
+/// Cookies that a browser may have. Pages that it requests at the same time, before it has one, each set one: by names of
+/// their own they do not replace each other.
+const BROWSER_COOKIES_MAX: u8 = 32;
+
 /// The cookie that binds a login to a browser.
 #[derive(Clone, Copy, Debug)]
 pub struct BrowserCookie {
@@ -117,16 +121,14 @@ pub struct BrowserCookie {
 pub struct Browser {
     /// Digest of the cookie's value.
     pub digest: String,
-    /// The header that sets the cookie, if the browser does not have it yet.
-    set: Option<String>,
+    /// The header that sets the cookie.
+    set: String,
 }
 
 impl Browser {
-    /// Makes the browser keep the cookie.
+    /// Makes the browser keep the cookie, for longer than the login that begins now can last.
     pub fn set_on(&self, response: &mut Response<Body>) {
-        if let Some(cookie) = &self.set
-            && let Ok(value) = HeaderValue::from_str(cookie)
-        {
+        if let Ok(value) = HeaderValue::from_str(&self.set) {
             response.headers_mut().insert(SET_COOKIE, value);
         }
     }
@@ -140,42 +142,42 @@ impl BrowserCookie {
 
     /// Returns the browser of a request. One without a cookie gets one.
     pub fn of_or_new(self, headers: &HeaderMap) -> Browser {
-        if let Some(known) = self.value(headers) {
-            return Browser {
-                digest: text_digest(known),
-                set: None,
-            };
-        }
-        let new = random_text();
+        let known = self.values(headers).next().map(str::to_owned);
+        let value = known.unwrap_or_else(random_text);
         let secure = if self.is_secure { "; Secure" } else { "" };
-        let name = self.name();
+        let name = self.name(slot_of(&value));
         Browser {
-            digest: text_digest(&new),
-            set: Some(format!(
-                "{name}={new}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}"
-            )),
+            digest: text_digest(&value),
+            set: format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}"),
         }
     }
 
     /// Returns true if the browser of a request has the cookie with this digest.
     pub fn is_of(self, headers: &HeaderMap, digest: &str) -> bool {
-        self.value(headers)
-            .is_some_and(|value| text_digest(value) == digest)
+        self.values(headers)
+            .any(|value| text_digest(value) == digest)
     }
 
-    /// Returns the value of the cookie, if it has the right form and is there once.
-    fn value(self, headers: &HeaderMap) -> Option<&str> {
-        let value = cookie(headers, self.name());
-        value.filter(|value| value.len() == COOKIE_LEN)
+    /// Returns the values of the cookies that have the right form and are there once.
+    fn values(self, headers: &HeaderMap) -> impl Iterator<Item = &str> {
+        (0..BROWSER_COOKIES_MAX).filter_map(move |slot| {
+            let value = cookie(headers, &self.name(slot))?;
+            (value.len() == COOKIE_LEN && slot_of(value) == slot).then_some(value)
+        })
     }
 
-    /// Name of the cookie. The prefix keeps other hosts and plain HTTP from setting it.
-    fn name(self) -> &'static str {
+    /// Name of a cookie. The prefix keeps other hosts and plain HTTP from setting it.
+    fn name(self, slot: u8) -> String {
         match self.is_secure {
-            true => "__Host-longshore-login",
-            false => "longshore-login",
+            true => format!("__Host-longshore-login-{slot}"),
+            false => format!("longshore-login-{slot}"),
         }
     }
+}
+
+/// Returns the number in the name of a browser's cookie.
+fn slot_of(value: &str) -> u8 {
+    value.bytes().fold(0, u8::wrapping_add) % BROWSER_COOKIES_MAX
 }
 
 /// Cookies that hold the sealed state of a login at another issuer. So the URLs of the login carry only its ID, as many

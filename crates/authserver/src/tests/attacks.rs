@@ -99,7 +99,7 @@ async fn consent_cannot_be_given_by_another_browser_or_site() {
     for cookie in [
         None,
         Some(other.cookie.as_str()),
-        Some("__Host-longshore-login=x"),
+        Some("__Host-longshore-login-1=x"),
     ] {
         let (status, ..) = flow.send(form("/oauth/consent", &fields, cookie)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{cookie:?}");
