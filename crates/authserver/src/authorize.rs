@@ -12,6 +12,7 @@ use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};
 use super::server::AuthorizationServer;
 use super::text::random_text;
+use crate::limit::ClientLimits;
 use crate::net::Body;
 
 /// Time to approve a client and to log in at the provider, in seconds.
@@ -46,11 +47,12 @@ impl AuthorizationServer {
         &self,
         headers: &HeaderMap,
         query: &[u8],
+        limits: Option<&ClientLimits>,
         now: u64,
     ) -> Result<Response<Body>, Failure> {
         let parameters = Parameters::read(query).map_err(Failure::Page)?;
         let id = parameters.required("client_id", CLIENT_ID_MAX_BYTES);
-        let client = self.client(id.map_err(Failure::Page)?, now).await;
+        let client = self.client(id.map_err(Failure::Page)?, limits, now).await;
         let client = client.map_err(Failure::Page)?;
         let requested = parameters.within("redirect_uri", URI_MAX_BYTES);
         let redirect_uri = client.redirect_uri(requested.map_err(Failure::Page)?);

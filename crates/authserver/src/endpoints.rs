@@ -146,7 +146,7 @@ impl AuthorizationServer {
         };
         // Response for a browser: a page or a redirect.
         let visited = match endpoint {
-            Endpoint::Authorize => Some(self.authorize(headers, query, now).await),
+            Endpoint::Authorize => Some(self.authorize(headers, query, form.limits, now).await),
             Endpoint::Consent => Some(self.consented(headers, body, now).await),
             Endpoint::Callback => Some(self.callback(headers, query, now).await),
             _ => None,

@@ -10,8 +10,13 @@ mod races;
 mod visit;
 
 use flow::{CLIENT_REDIRECT, Flow, VERIFIER};
+use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::net::{Client, Guard};
 
 #[tokio::test]
 async fn auth_a_client_registers_logs_in_calls_and_refreshes() {
@@ -110,6 +115,79 @@ async fn accounts_that_are_not_listed_do_not_get_in() {
         Some("access_denied")
     );
     assert_eq!(flow::query(&back, "code"), None);
+}
+
+/// After a restart, all users of a client refresh before its document is there again.
+#[tokio::test]
+async fn requests_of_one_client_share_a_fetch_of_its_document() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let id = format!("http://{address}/client.json");
+    let document = json!({"client_id": id, "redirect_uris": [CLIENT_REDIRECT]}).to_string();
+    let mut flow = Flow::start().await;
+    flow.server.is_local = true;
+    let web = Client::builder(Guard::public().allow_loopback()).build();
+    flow.server.web = web.expect("a client");
+    let serve_once = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("a byte"));
+        }
+        let length = document.len();
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{document}");
+        stream.write_all(response.as_bytes()).await.expect("sent");
+    };
+    let pages = join_all((0..30).map(|_| flow.authorize(&id, &[])));
+    let (pages, ()) = tokio::join!(pages, serve_once);
+    for page in pages {
+        assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    }
+}
+
+#[tokio::test]
+async fn the_main_endpoint_has_other_names() {
+    let flow = Flow::start().await;
+    let main = |path: &str| {
+        let url = format!("https://mcp.example.com{path}");
+        let resource = flow.server.resource(Some(&url));
+        resource.is_ok_and(|resource| resource == "https://mcp.example.com/mcp")
+    };
+    for path in ["", "/", "/mcp", "/mcp/", "/sse", "/mcp/sse"] {
+        assert!(main(path), "{path}");
+    }
+    for path in [".evil", ".evil/sse", "/other", "/mcp/small", "/sse/x"] {
+        assert!(!main(path), "{path}");
+    }
+}
+
+/// RFC 6749, section 3.3. Claude requests `claudeai` or `offline_access` at every server, `mcp-remote` `openid email profile`.
+#[tokio::test]
+async fn scopes_that_are_not_offered_are_ignored() {
+    let flow = Flow::with(|config| config.scopes.push("files:write".to_owned())).await;
+    let client = flow.register().await;
+    for (requested, granted) in [
+        ("", "files:read files:write"),
+        ("claudeai", "files:read files:write"),
+        (" offline_access", "files:read files:write"),
+        ("openid email profile", "files:read files:write"),
+        ("openid files:read admin files:read", "files:read"),
+    ] {
+        let code = flow.log_in_for(&client, requested).await;
+        let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+        assert_eq!(tokens["scope"], granted, "{requested}");
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("client_id", &*client),
+            (
+                "refresh_token",
+                tokens["refresh_token"].as_str().expect("a token"),
+            ),
+            ("scope", requested),
+        ];
+        let refreshed = flow.token(&fields).await.expect("tokens");
+        assert_eq!(refreshed["scope"], granted, "{requested}");
+    }
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ impl AuthorizationServer {
                 (id, parameters.get("client_secret"))
             }
         };
-        let client = self.client(id, now).await?;
+        let client = self.client(id, form.limits, now).await?;
         self.attempts.check(&client, secret, form.limits)?;
         Ok(client)
     }
