@@ -218,6 +218,31 @@ async fn metadata_lists_what_there_is() {
         json!(["S256"])
     );
     assert_eq!(document["scopes_supported"], json!(["files:read"]));
-    let (status, _) = flow.get("/.well-known/openid-configuration/mcp").await;
+    let (status, text) = flow.get("/.well-known/openid-configuration/mcp").await;
     assert_eq!(status, StatusCode::OK);
+    // OpenID Connect Discovery 1.0, section 3: clients reject a document without these.
+    let openid: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for member in [
+        "jwks_uri",
+        "response_types_supported",
+        "subject_types_supported",
+        "id_token_signing_alg_values_supported",
+    ] {
+        assert!(!openid[member].is_null(), "{member}");
+    }
+    assert_eq!(openid["issuer"], document["issuer"]);
+}
+
+/// RFC 7009, section 2.2.1: the client must not believe that the token has ended.
+#[tokio::test]
+async fn access_tokens_cannot_be_revoked() {
+    let flow = Flow::start().await;
+    let client = flow.register().await;
+    let code = flow.log_in(&client).await;
+    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    let access = tokens["access_token"].as_str().expect("a token");
+    let fields = [("token", access), ("client_id", &client)];
+    let (status, error) = flow.post("/revoke", &fields).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert_eq!(error["error"], "unsupported_token_type");
 }
