@@ -4,7 +4,7 @@ use http::header::{LOCATION, ORIGIN};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use url::Url;
 
-use super::client::CLIENT_ID_MAX_BYTES;
+use super::client::{CLIENT_ID_MAX_BYTES, Origin};
 use super::error::OAuthError;
 use super::form::Parameters;
 use super::page;
@@ -30,13 +30,15 @@ pub(super) enum Failure {
     Page(OAuthError),
     /// A redirect reports the error to the client.
     Redirect(OAuthError, AuthorizationRequest),
+    /// A page has a link that reports the error to the client.
+    Link(OAuthError, AuthorizationRequest),
 }
 
 impl Failure {
     /// Returns the error code, for metrics.
     pub(super) fn code(&self) -> &'static str {
         match self {
-            Self::Page(error) | Self::Redirect(error, _) => error.code,
+            Self::Page(error) | Self::Redirect(error, _) | Self::Link(error, _) => error.code,
         }
     }
 }
@@ -74,7 +76,14 @@ impl AuthorizationServer {
             thumbprint: None,
         };
         if let Err(error) = self.complete(&mut request, &parameters) {
-            return Err(Failure::Redirect(error, request));
+            // Anyone can register a site, and links to this server must not lead there before the user has approved it
+            // (RFC 9700, section 4.11.2).
+            let may_redirect =
+                client.origin == Origin::Configured || !request.redirect_uri.starts_with("https:");
+            return Err(match may_redirect {
+                true => Failure::Redirect(error, request),
+                false => Failure::Link(error, request),
+            });
         }
         let browser = self.cookie.of_or_new(headers);
         let form = ConsentForm {
@@ -256,11 +265,14 @@ impl AuthorizationServer {
                 page::response(status, page::error(&error.description))
             }
             Failure::Redirect(error, request) => {
-                let fields = [
-                    ("error", error.code),
-                    ("error_description", &error.description),
-                ];
-                self.back_to_client(&request, &fields)
+                self.back_to_client(&request, &error_fields(&error))
+            }
+            Failure::Link(error, request) => {
+                let page = match self.client_url(&request, &error_fields(&error)) {
+                    Some(url) => page::error_of_client(&error.description, &url),
+                    None => page::error(&error.description),
+                };
+                page::response(StatusCode::BAD_REQUEST, page)
             }
         }
     }
@@ -271,12 +283,18 @@ impl AuthorizationServer {
         request: &AuthorizationRequest,
         fields: &[(&str, &str)],
     ) -> Response<Body> {
-        let Ok(mut url) = Url::parse(&request.redirect_uri) else {
-            return page::response(
+        match self.client_url(request, fields) {
+            Some(url) => redirect_to(&url),
+            None => page::response(
                 StatusCode::BAD_REQUEST,
                 page::error("redirect_uri is not a valid URI"),
-            );
-        };
+            ),
+        }
+    }
+
+    /// Returns the redirect URI of the client with parameters, `state` and `iss`.
+    fn client_url(&self, request: &AuthorizationRequest, fields: &[(&str, &str)]) -> Option<Url> {
+        let mut url = Url::parse(&request.redirect_uri).ok()?;
         {
             let mut query = url.query_pairs_mut();
             query.extend_pairs(fields);
@@ -285,8 +303,16 @@ impl AuthorizationServer {
             }
             query.append_pair("iss", &self.issuer);
         }
-        redirect_to(&url)
+        Some(url)
     }
+}
+
+/// Returns the parameters that report an error to a client.
+fn error_fields(error: &OAuthError) -> [(&'static str, &str); 2] {
+    [
+        ("error", error.code),
+        ("error_description", &error.description),
+    ]
 }
 
 /// Returns a parameter that must be a SHA-256 digest in base64url.
@@ -298,11 +324,6 @@ fn digest(name: &'static str, value: &str) -> Result<String, OAuthError> {
             "{name} must be the base64url of a SHA-256 digest"
         ))),
     }
-}
-
-/// Scopes that concern clients and issuers only (AUTH-11): every client may ask for them.
-fn is_for_clients(scope: &str) -> bool {
-    matches!(scope, "offline_access" | "openid" | "profile" | "email")
 }
 
 pub(super) fn redirect_to(url: &Url) -> Response<Body> {

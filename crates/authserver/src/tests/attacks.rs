@@ -71,6 +71,36 @@ async fn errors_after_the_redirect_uri_was_checked_go_to_the_client() {
     }
 }
 
+/// RFC 9700, section 4.11.2.
+#[tokio::test]
+async fn a_wrong_request_leads_to_no_site_that_anyone_may_have_registered() {
+    const SITE: &str = "https://evil.example/cb";
+    let flow = Flow::with(|config| {
+        config.clients = vec![crate::auth::FacadeClientConfig {
+            id: "console".to_owned(),
+            redirect_uris: vec![SITE.to_owned()],
+            ..Default::default()
+        }];
+    })
+    .await;
+    let client = flow.register_at(SITE).await;
+    let wrong = [("redirect_uri", SITE), ("response_type", "token")];
+    let page = flow.authorize(&client, &wrong).await;
+    assert_eq!(page.status, StatusCode::BAD_REQUEST);
+    assert!(page.headers.get("location").is_none());
+    assert!(
+        page.html
+            .contains("href=\"https://evil.example/cb?error=unsupported_response_type&amp;"),
+        "{}",
+        page.html
+    );
+    // The operator knows the sites of configured clients.
+    let page = flow.authorize("console", &wrong).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    let page = flow.authorize(&client, &[("redirect_uri", SITE)]).await;
+    assert_eq!(page.status, StatusCode::OK, "the user decides");
+}
+
 #[tokio::test]
 async fn parameters_that_are_there_twice_are_rejected() {
     let flow = Flow::start().await;
