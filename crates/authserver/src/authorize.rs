@@ -139,16 +139,20 @@ impl AuthorizationServer {
         Ok(())
     }
 
-    /// Returns the endpoint that a token is requested for (RFC 8707): the requested one, or the main one.
+    /// Returns the endpoint that a token is requested for (RFC 8707): the requested one, or the main one. The root and the
+    /// paths of the transport of 2024-11-05 are other names of the main one.
     pub(super) fn resource(&self, requested: Option<&str>) -> Result<String, OAuthError> {
+        let main = &self.resources[0];
         let Some(requested) = requested else {
-            return Ok(self.resources[0].clone());
+            return Ok(main.clone());
         };
         let bare = requested.trim_end_matches('/');
-        let found = self
-            .resources
-            .iter()
-            .find(|known| *known == bare || (*known == &self.resources[0] && bare == self.issuer));
+        let is_main = match bare.strip_prefix(&*self.issuer) {
+            Some(path) => matches!(path, "" | "/sse" | "/mcp/sse"),
+            None => false,
+        };
+        let found = self.resources.iter().find(|known| *known == bare);
+        let found = found.or(is_main.then_some(main));
         found.cloned().ok_or_else(|| {
             OAuthError::new(
                 "invalid_target",
