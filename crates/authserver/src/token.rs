@@ -66,9 +66,16 @@ impl AuthorizationServer {
     pub(super) async fn revoke(&self, form: Form<'_>, now: u64) -> Result<(), OAuthError> {
         let parameters = Parameters::read(form.body)?;
         let client = self.authenticate(form, &parameters, now).await?;
-        let token = parameters.required("token", PARAMETERS_MAX_BYTES)?;
-        let token: Option<RefreshToken> = sealed::open(&self.ring, &self.issuer, token, now);
+        let shown = parameters.required("token", PARAMETERS_MAX_BYTES)?;
+        let token: Option<RefreshToken> = sealed::open(&self.ring, &self.issuer, shown, now);
         match token.filter(|token| token.client_id == client.id) {
+            // The form of an access token (RFC 7009, section 2.2.1).
+            None if shown.bytes().filter(|byte| *byte == b'.').count() == 2 => {
+                Err(OAuthError::new(
+                    "unsupported_token_type",
+                    "access tokens cannot be revoked and expire soon; revoke the refresh token",
+                ))
+            }
             None => Ok(()),
             Some(token) => {
                 let life = Duration::from_secs(token.expires.saturating_sub(now) + 1);
