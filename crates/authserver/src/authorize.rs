@@ -135,7 +135,7 @@ impl AuthorizationServer {
         let thumbprint = thumbprint.map(|thumbprint| digest("dpop_jkt", thumbprint));
         request.thumbprint = thumbprint.transpose()?;
         request.resource = self.resource(parameters.within("resource", URI_MAX_BYTES)?)?;
-        request.scopes = self.scopes(parameters.within("scope", SCOPE_MAX_BYTES)?)?;
+        request.scopes = self.scopes(parameters.within("scope", SCOPE_MAX_BYTES)?);
         Ok(())
     }
 
@@ -161,26 +161,22 @@ impl AuthorizationServer {
         })
     }
 
-    /// Returns the granted scopes: the requested ones, or all offered ones if the request names none.
-    fn scopes(&self, requested: Option<&str>) -> Result<Vec<String>, OAuthError> {
-        let Some(requested) = requested else {
-            return Ok(self.offer.load().scopes.clone());
-        };
+    /// Returns the granted scopes: the requested ones that are offered here, or all offered ones if there is none of those.
+    ///
+    /// Other scopes are ignored (RFC 6749, section 3.3), because many clients request the same ones at every server.
+    fn scopes(&self, requested: Option<&str>) -> Vec<String> {
         let offer = self.offer.load();
         let mut granted: Vec<String> = Vec::new();
-        for scope in requested.split_ascii_whitespace() {
-            if granted.iter().any(|known| known == scope) || is_for_clients(scope) {
-                continue;
+        for scope in requested.unwrap_or_default().split_ascii_whitespace() {
+            let is_new = !granted.iter().any(|known| known == scope);
+            if is_new && offer.scopes.iter().any(|offered| offered == scope) {
+                granted.push(scope.to_owned());
             }
-            if !offer.scopes.iter().any(|offered| offered == scope) {
-                return Err(OAuthError::new(
-                    "invalid_scope",
-                    "a requested scope is not offered here (scopes_supported lists those that are)",
-                ));
-            }
-            granted.push(scope.to_owned());
         }
-        Ok(granted)
+        match granted.is_empty() {
+            true => offer.scopes.clone(),
+            false => granted,
+        }
     }
 
     /// Takes the decision of the consent page: sends the browser to the provider, or back to the client.

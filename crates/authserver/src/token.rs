@@ -263,7 +263,7 @@ impl AuthorizationServer {
         }
         let scopes = match parameters.get("scope") {
             None => token.scopes.clone(),
-            Some(requested) => narrowed(&token.scopes, requested)?,
+            Some(requested) => self.narrowed(&token.scopes, requested)?,
         };
         if let Some(resource) = parameters.within("resource", URI_MAX_BYTES)?
             && self.resource(Some(resource))? != token.resource
@@ -297,6 +297,30 @@ impl AuthorizationServer {
                 };
                 self.issue(&next, &scopes, now)
             }
+        }
+    }
+
+    /// Returns the granted scopes that a refresh requests, or all of them if it requests none of those. Scopes that are not
+    /// offered here are ignored, as in authorization requests.
+    fn narrowed(&self, granted: &[String], requested: &str) -> Result<Vec<String>, OAuthError> {
+        let offer = self.offer.load();
+        let mut kept: Vec<String> = Vec::new();
+        for scope in requested.split_ascii_whitespace().map(str::to_owned) {
+            if kept.contains(&scope) {
+                continue;
+            }
+            if granted.contains(&scope) {
+                kept.push(scope);
+            } else if offer.scopes.contains(&scope) {
+                return Err(OAuthError::new(
+                    "invalid_scope",
+                    "a requested scope was not granted at the login; start a new authorization request",
+                ));
+            }
+        }
+        match kept.is_empty() {
+            true => Ok(granted.to_vec()),
+            false => Ok(kept),
         }
     }
 
@@ -378,25 +402,6 @@ impl AuthorizationServer {
         }
         claims
     }
-}
-
-/// Returns the scopes of a narrower request.
-fn narrowed(granted: &[String], requested: &str) -> Result<Vec<String>, OAuthError> {
-    let requested: Vec<String> = requested
-        .split_ascii_whitespace()
-        .map(str::to_owned)
-        .collect();
-    let is_granted = |scope: &String| granted.contains(scope) || scope == "offline_access";
-    if !requested.iter().all(is_granted) {
-        return Err(OAuthError::new(
-            "invalid_scope",
-            "a requested scope was not granted at the login; start a new authorization request",
-        ));
-    }
-    let kept = requested
-        .into_iter()
-        .filter(|scope| granted.contains(scope));
-    Ok(kept.collect())
 }
 
 /// Returns true if a PKCE challenge is the digest of a verifier (RFC 7636, section 4.6).

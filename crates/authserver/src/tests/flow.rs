@@ -250,7 +250,12 @@ impl Flow {
 
     /// A whole login; returns the code.
     pub(super) async fn log_in(&self, client: &str) -> String {
-        let page = self.authorize(client, &[]).await;
+        self.log_in_for(client, "").await
+    }
+
+    /// A login that requests scopes.
+    pub(super) async fn log_in_for(&self, client: &str, scope: &str) -> String {
+        let page = self.authorize(client, &[("scope", scope)]).await;
         assert_eq!(page.status, StatusCode::OK, "{}", page.html);
         let provider = self.decide(&page, "allow").await;
         assert!(provider.as_str().starts_with(&self.provider.issuer));
