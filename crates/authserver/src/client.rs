@@ -142,7 +142,7 @@ impl AuthorizationServer {
             sealed::open(&self.ring, &self.issuer, id, now).filter(|_| self.config.registration);
         let Some(registered) = registered else {
             return Err(OAuthError::invalid_client(
-                "the client is unknown; register it again",
+                "the client is not registered here, or no longer; register it again, by removing this server from the application and adding it again",
             ));
         };
         let client = Client::new(
