@@ -36,7 +36,7 @@ mod sameness;
 mod survey;
 mod variants;
 
-pub use compiled::Compiled;
+pub use compiled::{Compiled, check_shown};
 #[cfg(feature = "validation")]
 use compiled::{dialect, options};
 pub use formats::{without_number_formats, without_rust_formats};

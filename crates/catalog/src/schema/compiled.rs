@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use super::survey::Patterns;
 use super::{SchemaError, SchemaProblem, check_is_of_object, explain, plain, survey};
 use crate::catalog::InvalidArguments;
 
@@ -37,13 +38,7 @@ impl Compiled {
     ///
     /// Says what is wrong with the schema, where, and what to do.
     pub fn output(schema: &Value) -> Result<Self, SchemaError> {
-        let dialect = dialect(schema)?;
-        survey::check_size(schema)?;
-        let is_plain = dialect == Draft::Draft202012 && plain::is_plainly_valid(schema);
-        if !is_plain {
-            check_validity(dialect, schema)?;
-        }
-        survey::check_references(dialect, schema)?;
+        let (dialect, is_plain) = check(schema, Patterns::Compiled)?;
         if !is_plain {
             // The validator's own compilation finds the remaining errors.
             options(dialect)
@@ -77,6 +72,28 @@ impl Compiled {
             )),
         }
     }
+}
+
+/// Checks a schema that clients see and this server does not validate against. Its patterns can have what the engine of
+/// this server lacks, such as look-around.
+///
+/// # Errors
+///
+/// Says what is wrong with the schema, where, and what to do.
+pub fn check_shown(schema: &Value) -> Result<(), SchemaError> {
+    check(schema, Patterns::Ignored).map(drop)
+}
+
+/// Returns the dialect of a schema, and true if nothing else of it needs to be checked.
+fn check(schema: &Value, patterns: Patterns) -> Result<(Draft, bool), SchemaError> {
+    let dialect = dialect(schema)?;
+    survey::check_size(schema)?;
+    let is_plain = dialect == Draft::Draft202012 && plain::is_plainly_valid(schema);
+    if !is_plain {
+        check_validity(dialect, schema)?;
+    }
+    survey::check_references(dialect, schema, patterns)?;
+    Ok((dialect, is_plain))
 }
 
 impl SchemaError {

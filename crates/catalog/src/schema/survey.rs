@@ -22,9 +22,22 @@ pub(super) fn check_size(schema: &Value) -> Result<(), SchemaError> {
     Ok(())
 }
 
+/// Treatment of the patterns of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patterns {
+    /// They have to be usable here.
+    Compiled,
+    /// They are not used here.
+    Ignored,
+}
+
 /// Refuses references that lead out or nowhere, patterns that cannot be used, and what costs too much.
-pub(super) fn check_references(dialect: Draft, schema: &Value) -> Result<(), SchemaError> {
-    let mut survey = Survey::new(dialect);
+pub(super) fn check_references(
+    dialect: Draft,
+    schema: &Value,
+    patterns: Patterns,
+) -> Result<(), SchemaError> {
+    let mut survey = Survey::new(dialect, patterns);
     let root = uri::from_str(BASE).map_err(|_| unresolved("", BASE))?;
     let mut pointer = String::new();
     survey.add(schema, &mut pointer, &Arc::new(root), 0)?;
@@ -45,6 +58,7 @@ const BASE: &str = "longshore:///";
 
 struct Survey<'s> {
     dialect: Draft,
+    patterns: Patterns,
     nodes: Vec<Node<'s>>,
     /// Subschemas by their address in memory.
     index: HashMap<*const Value, usize>,
@@ -74,9 +88,10 @@ enum Weight {
 }
 
 impl<'s> Survey<'s> {
-    fn new(dialect: Draft) -> Self {
+    fn new(dialect: Draft, patterns: Patterns) -> Self {
         Self {
             dialect,
+            patterns,
             nodes: Vec::new(),
             index: HashMap::new(),
             resources: HashMap::new(),
@@ -121,7 +136,9 @@ impl<'s> Survey<'s> {
             weight: Weight::Unknown,
         });
         for (keyword, value) in members.into_iter().flatten() {
-            self.check_patterns(keyword, value, pointer)?;
+            if self.patterns == Patterns::Compiled {
+                self.check_patterns(keyword, value, pointer)?;
+            }
             for child in children(keyword, value) {
                 let length = pointer.len();
                 push(pointer, keyword);

@@ -331,6 +331,30 @@ fn patterns_run_in_linear_time_or_not_at_all() {
     accepted(&json!({"type": "object", "patternProperties": {r"^\d+$": true}}));
 }
 
+#[test]
+fn a_schema_that_is_only_shown_may_have_any_pattern() {
+    const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
+    // Zod and Pydantic write such patterns for email addresses and decimal numbers.
+    let patterns = [
+        r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
+        r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$",
+        r"(?<=a)b",
+        r"(a)\1",
+    ];
+    for pattern in patterns {
+        let mut schema = json!({
+            "type": "object",
+            "properties": {"a": {"type": "string", "pattern": pattern}},
+            "patternProperties": {"^(?!x)": true}
+        });
+        assert_eq!(check_shown(&schema), Ok(()), "{pattern}");
+        schema["$schema"] = DRAFT_7.into();
+        assert_eq!(check_shown(&schema), Ok(()), "{pattern} in draft 7");
+        schema["properties"]["b"] = json!({"$ref": "#/$defs/none"});
+        assert!(check_shown(&schema).is_err(), "its references are checked");
+    }
+}
+
 /// Objects of keywords, right and wrong ones.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
