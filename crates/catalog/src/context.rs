@@ -246,6 +246,19 @@ impl CallContext {
         }
     }
 
+    /// Forwards a log message of another server.
+    #[doc(hidden)]
+    pub fn forward_log<T: Serialize + ?Sized>(
+        &self,
+        logger: Option<&str>,
+        level: LogLevel,
+        data: &T,
+    ) {
+        if !self.replay.is_muted() {
+            self.outlet.log_as(logger, level, data);
+        }
+    }
+
     /// Sends a log message to the client, if it has requested messages of this level.
     ///
     /// At most 200 messages per second are sent. They must not contain credentials or personal data.

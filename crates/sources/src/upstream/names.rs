@@ -12,7 +12,7 @@ use super::cache::Listing;
 use super::connection::Upstream;
 use super::uri_prefix::UriPrefix;
 use crate::catalog::Catalog;
-use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
+use crate::source::name::{NAME_CHARACTERS_MAX, shortened, tool_name};
 
 /// Rule for prefixing the names of upstream tools and prompts. It does not apply to an upstream that sets a `prefix`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -106,7 +106,7 @@ impl<'n> Names<'n> {
     }
 
     pub(super) fn tool(&self, upstream: &Upstream, name: &str) -> String {
-        self.of(upstream, name, &self.shared_tools)
+        tool_name(self.of(upstream, name, &self.shared_tools))
     }
 
     pub(super) fn prompt(&self, upstream: &Upstream, name: &str) -> String {
