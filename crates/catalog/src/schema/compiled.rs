@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use super::cost::{Bound, COMPARISONS_MAX, Graph};
 use super::{SchemaError, SchemaProblem, check_is_of_object, explain, plain, survey};
 use crate::catalog::InvalidArguments;
 
@@ -18,6 +19,10 @@ pub struct Compiled {
     schema: Value,
     dialect: Draft,
     validator: OnceLock<Option<Validator>>,
+    /// Bound of the comparisons with a value.
+    bound: Bound,
+    /// Counts the comparisons with a value, where they could be too many.
+    graph: OnceLock<Option<Graph>>,
 }
 
 impl Compiled {
@@ -43,7 +48,7 @@ impl Compiled {
         if !is_plain {
             check_validity(dialect, schema)?;
         }
-        survey::check_references(dialect, schema)?;
+        let bound = survey::check_references(dialect, schema)?;
         if !is_plain {
             // The validator's own compilation finds the remaining errors.
             options(dialect)
@@ -54,6 +59,8 @@ impl Compiled {
             schema: schema.clone(),
             dialect,
             validator: OnceLock::new(),
+            bound,
+            graph: OnceLock::new(),
         })
     }
 
@@ -65,6 +72,9 @@ impl Compiled {
     /// `` `place.latitude`: 123 is greater than the maximum of 90; `unit`: "kelvin" is not one of "celsius",
     /// "fahrenheit" ``.
     pub fn check(&self, value: &Value) -> Result<(), InvalidArguments> {
+        if self.bound.could_exceed(value) {
+            self.check_cost(value)?;
+        }
         let validator = self
             .validator
             .get_or_init(|| options(self.dialect).build(&self.schema).ok());
@@ -76,6 +86,21 @@ impl Compiled {
                 "the schema of this tool cannot be checked against",
             )),
         }
+    }
+
+    /// Rejects a value that takes too long to validate, since validation cannot be interrupted.
+    #[cold]
+    fn check_cost(&self, value: &Value) -> Result<(), InvalidArguments> {
+        let graph = self
+            .graph
+            .get_or_init(|| survey::graph(self.dialect, &self.schema));
+        if graph.as_ref().is_some_and(|graph| graph.permits(value)) {
+            return Ok(());
+        }
+        Err(InvalidArguments::new(format!(
+            "the schema takes more than {} comparisons for this value; use fewer values, fewer levels or shorter strings",
+            COMPARISONS_MAX
+        )))
     }
 }
 

@@ -271,6 +271,127 @@ fn a_recursive_choice_is_checked_in_time() {
     assert!(start.elapsed() < Duration::from_secs(30));
 }
 
+/// Each definition leads to the next one from two branches, and none of them back: nothing is remembered.
+#[test]
+fn a_chain_of_choices_is_refused_before_it_takes_long() {
+    let chain = |keyword: &str, more: Value| {
+        let mut defs = serde_json::Map::new();
+        for level in 0..60 {
+            let next = json!({"properties": {"in": {"$ref": format!("#/$defs/{}", level + 1)}}});
+            let mut schema = more.as_object().cloned().unwrap_or_default();
+            schema.insert(keyword.to_owned(), json!([next, next]));
+            defs.insert(level.to_string(), schema.into());
+        }
+        defs.insert("60".to_owned(), json!({"required": ["x"]}));
+        json!({"type": "object", "properties": {"in": {"$ref": "#/$defs/0"}}, "$defs": defs})
+    };
+    let deep = |levels| (0..levels).fold(json!({}), |inner, _| json!({"in": inner}));
+    for (keyword, more) in [
+        ("allOf", json!({})),
+        ("anyOf", json!({"unevaluatedProperties": false})),
+        ("oneOf", json!({"if": {"required": ["y"]}})),
+    ] {
+        let compiled = accepted(&chain(keyword, more));
+        let start = Instant::now();
+        let message = compiled.check(&deep(60)).expect_err("refused").to_string();
+        assert!(
+            message.contains("more than 5000000 comparisons"),
+            "{message}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+    assert!(accepted(&chain("allOf", json!({}))).check(&deep(8)).is_ok());
+}
+
+#[test]
+fn many_values_and_a_large_schema_are_refused_before_they_take_long() {
+    let of = |items: Value| json!({"type": "object", "properties": {"a": {"type": "array", "items": items}}});
+    let some: Vec<Value> = (0..5_000).map(|i| json!({"k": i})).collect();
+    let branches: Vec<Value> = (0..1_000)
+        .map(|i| json!({"required": [i.to_string()]}))
+        .collect();
+    for (items, value) in [
+        (json!({"enum": some}), json!({"k": 4_999})),
+        (json!({"anyOf": branches}), json!({})),
+        (
+            json!({"pattern": "^(.*a){1,200}$"}),
+            json!("a".repeat(1_000)),
+        ),
+    ] {
+        let compiled = accepted(&of(items));
+        let start = Instant::now();
+        let many = json!({"a": vec![value.clone(); 50_000]});
+        let message = compiled.check(&many).expect_err("refused").to_string();
+        assert!(
+            message.contains("more than 5000000 comparisons"),
+            "{message}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(30));
+        let few = compiled.check(&json!({"a": [value.clone(), value]}));
+        assert!(few.is_ok() || few.is_err_and(|e| !e.to_string().contains("comparisons")));
+    }
+}
+
+#[test]
+fn large_and_recursive_values_of_ordinary_schemas_are_checked() {
+    let items = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{12}$"},
+            "kind": {"enum": ["a", "b", "c"]},
+            "at": {"$ref": "#/$defs/Point"},
+        },
+        "additionalProperties": false,
+    });
+    let point =
+        json!({"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}});
+    let schema = json!({
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": items}, "data": {"type": "string", "pattern": "^[A-Za-z0-9+/=]*$"}},
+        "$defs": {"Point": point},
+    });
+    let item = json!({"id": "01234567-89ab-0123456789ab", "kind": "c", "at": {"x": 1, "y": 2.5}});
+    let many = json!({"a": vec![item; 40_000], "data": "A".repeat(4_000_000)});
+    assert!(accepted(&schema).check(&many).is_ok());
+
+    // An expression, whose kinds all contain further ones.
+    let kinds: Vec<Value> = ["and", "or", "not", "all", "any"]
+        .iter()
+        .map(|name| {
+            let more = json!({"type": "array", "items": {"$ref": "#/$defs/Expression"}});
+            json!({"type": "object", "properties": {*name: more}, "required": [name]})
+        })
+        .chain([json!({"type": "string"})])
+        .collect();
+    let schema = json!({
+        "type": "object",
+        "properties": {"filter": {"$ref": "#/$defs/Expression"}},
+        "$defs": {"Expression": {"anyOf": kinds}},
+    });
+    let deep = (0..25).fold(
+        json!("x"),
+        |inner, _| json!({"any": [inner, "y", {"not": ["z"]}]}),
+    );
+    assert_eq!(accepted(&schema).check(&json!({"filter": deep})), Ok(()));
+}
+
+#[test]
+fn a_choice_that_leads_back_dynamically_is_checked_in_time() {
+    let bomb = json!({
+        "$id": "https://example.com/tree",
+        "$dynamicAnchor": "node",
+        "type": "object",
+        "anyOf": [
+            {"properties": {"in": {"$dynamicRef": "#node"}}, "required": ["x"]},
+            {"properties": {"in": {"$dynamicRef": "#node"}}, "required": ["y"]},
+        ]
+    });
+    let deep = (0..60).fold(json!({}), |inner, _| json!({"in": inner, "x": 1, "y": 2}));
+    let start = Instant::now();
+    accepted(&bomb).check(&deep).expect_err("refused");
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
 #[test]
 fn checking_does_not_exhaust_the_stack() {
     // As deep as JSON may be, with as long a chain at each level as is allowed.
