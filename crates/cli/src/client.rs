@@ -33,7 +33,7 @@ use listener::Terminal;
 pub(super) use options::{
     Answers, CREDENTIALS, CallArgs, Kind, ListArgs, PromptArgs, ReadArgs, ServerArgs,
 };
-pub(super) use text::{clean, shell_word};
+pub(super) use text::{clean, pretty_json, shell_word};
 
 /// Time after which a progress bar is drawn.
 const BAR_AFTER: Duration = Duration::from_secs(1);
@@ -239,7 +239,7 @@ impl PrintedResult {
     fn of(view: View, result: &Value, shown: impl FnOnce(Paint) -> String) -> Self {
         let text = match view.people {
             true => shown(view.paint),
-            false => format!("{result:#}\n"),
+            false => pretty_json(result),
         };
         Self { text, failed: None }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::text::clean;
+use super::text::{clean, pretty_json};
 use crate::cli::paint::Paint;
 use crate::cli::table::table;
 
@@ -99,7 +99,7 @@ fn takes(entry: &Value) -> String {
 pub(super) fn blocks(result: &Value, paint: Paint) -> String {
     let blocks: Vec<&Value> = result["content"].as_array().into_iter().flatten().collect();
     match result.get("structuredContent") {
-        Some(structured) if blocks.is_empty() => format!("{structured:#}\n"),
+        Some(structured) if blocks.is_empty() => pretty_json(structured),
         _ if result["isError"] == true => {
             blocks.into_iter().map(|one| problem(one, paint)).collect()
         }

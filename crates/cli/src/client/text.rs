@@ -1,5 +1,9 @@
 //! Text of servers, made safe for terminals and shells.
 
+use serde_json::Value;
+
+use crate::telemetry::legible_json;
+
 /// Quotes a word for a shell, because a server's text must not become a command when the line is copied.
 pub(in super::super) fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":=-_./,@".contains(c);
@@ -14,4 +18,34 @@ pub(in super::super) fn clean(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
         .collect()
+}
+
+/// Formats JSON on several lines, and escapes characters that could control a terminal. The value does not change.
+pub(in super::super) fn pretty_json(value: &Value) -> String {
+    let text = format!("{value:#}");
+    let lines = text.split('\n').map(legible_json);
+    let mut pretty = String::with_capacity(text.len() + 1);
+    for line in lines {
+        pretty.push_str(&line);
+        pretty.push('\n');
+    }
+    pretty
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_of_a_server_does_not_control_the_terminal() {
+        let value = json!({"a": "\u{9b}31m\u{202e}x", "b": [1]});
+        let pretty = pretty_json(&value);
+        assert_eq!(
+            pretty,
+            "{\n  \"a\": \"\\u009b31m\\u202ex\",\n  \"b\": [\n    1\n  ]\n}\n"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&pretty).ok(), Some(value));
+    }
 }
