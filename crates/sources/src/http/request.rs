@@ -174,6 +174,11 @@ impl RequestPlan {
         for (name, slot) in slots(&config.headers, "headers")? {
             headers.push((header_name(&name)?, slot));
         }
+        let fixed_headers = match authenticated {
+            true => fixed_headers(http)?,
+            false => HeaderMap::new(),
+        };
+        check_encoding(config, &fixed_headers)?;
         Ok(Self {
             path: template(path, EscapeContext::Path)?,
             text_query: query
@@ -181,10 +186,7 @@ impl RequestPlan {
                 .transpose()?,
             query: slots(&config.query, "query")?,
             headers,
-            fixed_headers: match authenticated {
-                true => fixed_headers(http)?,
-                false => HeaderMap::new(),
-            },
+            fixed_headers,
             forwarded: match authenticated {
                 true => forwarded(http)?,
                 false => Vec::new(),
@@ -343,6 +345,29 @@ fn body(
         return Ok(Body::Text(value, template));
     }
     Ok(Body::Form(form))
+}
+
+/// Rejects a body that is sent as JSON by a header and in which values are not inserted as JSON.
+fn check_encoding(config: &HttpToolConfig, fixed: &HeaderMap) -> Result<(), String> {
+    let names_json = |kind: &str| is_json(&essence(kind));
+    let is_encoded = config.content_type.as_deref().is_some_and(names_json);
+    let has_values = config.body.as_ref().is_some_and(|body| body.contains("{{"));
+    if !has_values || is_encoded {
+        return Ok(());
+    }
+    let mut headers = config.headers.iter();
+    let own = headers.find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
+    let sent = match own {
+        Some((_, kind)) => kind.as_str(),
+        None => fixed.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
+    };
+    match sent.is_some_and(names_json) {
+        true => Err(
+            "body: it is sent as JSON because of the header content-type, but values are inserted as plain text, so that one could add members; set content_type to application/json, which inserts each value as JSON with its quotes"
+                .to_owned(),
+        ),
+        false => Ok(()),
+    }
 }
 
 impl Body {

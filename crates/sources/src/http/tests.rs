@@ -433,6 +433,10 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             json!({"method": "POST", "json": 1, "body": "x"}),
             "exclude each other",
         ),
+        (
+            json!({"method": "POST", "arguments": {"a": {}}, "body": "{\"a\": \"{{ a }}\"}", "headers": {"Content-Type": "application/json; charset=utf-8"}}),
+            "set content_type to application/json",
+        ),
         (json!({"method": "G E T"}), "method"),
         (json!({"method": "CONNECT"}), "not for calling"),
         (json!({"headers": {"host": "x"}}), "by the client itself"),
