@@ -171,6 +171,7 @@ fn auth_02_a_challenge_leads_to_the_metadata_and_that_to_the_issuer() {
         // Any origin may read the metadata, because browser clients need it.
         let document = get(&server, path, "origin: https://client.example\r\n");
         assert_eq!(document.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(document.header("cache-control"), Some("max-age=3600"));
         assert_eq!(
             document.json(),
             json!({
@@ -338,6 +339,24 @@ fn before_there_are_keys_the_answer_is_503_and_after_that_tokens_are_good() {
     assert!(good);
     assert_eq!(get(&server, "/readyz", "").status, 200);
     assert_eq!(get(&server, "/livez", "").status, 200);
+}
+
+#[test]
+fn metadata_that_depends_on_the_request_is_not_cached() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer)
+        .configured(|c| {
+            c.http.public_url = None;
+            c.http.trusted_proxies = [ipnet::IpNet::from(std::net::IpAddr::from([127, 0, 0, 1]))]
+                .into_iter()
+                .collect();
+            c.auth.oauth.audience = vec![RESOURCE.to_owned()];
+        })
+        .start();
+    let path = "/.well-known/oauth-protected-resource";
+    let document = get(&server, path, "x-forwarded-host: evil.example\r\n");
+    assert_eq!(document.header("cache-control"), Some("no-store"));
+    assert_eq!(document.json()["resource"], "http://evil.example/mcp");
 }
 
 #[test]
