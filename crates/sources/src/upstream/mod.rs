@@ -310,7 +310,7 @@ impl Upstreams {
                 }
             }
         }
-        let mut names = Names::new(&self.naming, &found, others);
+        let mut names = Names::new(&self.naming, &self.upstreams, &found, others);
         let given = Arc::new(OnceLock::new());
         let readable = found
             .iter()

@@ -80,6 +80,8 @@ fn names_of(entries: &[Value]) -> impl Iterator<Item = &str> {
 #[derive(Debug)]
 pub(super) struct Names<'n> {
     naming: &'n Naming,
+    /// Upstreams with the prefixes of their names.
+    prefixes: Vec<(&'n str, Cow<'n, str>)>,
     /// Names that more than one item would have.
     shared_tools: HashSet<String>,
     shared_prompts: HashSet<String>,
@@ -89,9 +91,19 @@ pub(super) struct Names<'n> {
 
 impl<'n> Names<'n> {
     /// Prepares names for the listed items that do not collide with those of `others`.
-    pub(super) fn new(naming: &'n Naming, found: &[NamedUpstream], others: &Catalog) -> Self {
+    pub(super) fn new(
+        naming: &'n Naming,
+        upstreams: &'n [Arc<Upstream>],
+        found: &[NamedUpstream],
+        others: &Catalog,
+    ) -> Self {
+        let prefixes = upstreams.iter().map(|upstream| {
+            let prefix = naming.long_prefix(upstream);
+            (&*upstream.name, prefix)
+        });
         let mut names = Self {
             naming,
+            prefixes: prefixes.filter(|(_, prefix)| !prefix.is_empty()).collect(),
             shared_tools: HashSet::new(),
             shared_prompts: HashSet::new(),
             uris: others.uris().map(str::to_owned).collect(),
@@ -114,14 +126,21 @@ impl<'n> Names<'n> {
     }
 
     fn of(&self, upstream: &Upstream, name: &str, shared: &HashSet<String>) -> String {
+        let is_taken = || shared.contains(name) || self.is_of_another(upstream, name);
         let prefix = match self.naming.names {
-            UpstreamNames::Collision if shared.contains(name) => self.naming.long_prefix(upstream),
+            UpstreamNames::Collision if is_taken() => self.naming.long_prefix(upstream),
             _ => self.naming.prefix(upstream),
         };
         match &*prefix {
             "" => name.to_owned(),
             prefix => shortened(&format!("{prefix}{name}"), NAME_CHARACTERS_MAX),
         }
+    }
+
+    /// Returns true if a name begins with the prefix of another upstream, which could need it for an item of its own.
+    fn is_of_another(&self, upstream: &Upstream, name: &str) -> bool {
+        let mut others = self.prefixes.iter();
+        others.any(|(owner, prefix)| **owner != *upstream.name && name.starts_with(&**prefix))
     }
 
     /// Returns all URIs and URI templates that are taken.
