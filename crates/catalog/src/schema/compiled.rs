@@ -98,8 +98,7 @@ impl Compiled {
             return Ok(());
         }
         Err(InvalidArguments::new(format!(
-            "the schema takes more than {} comparisons for this value; use fewer values, fewer levels or shorter strings",
-            COMPARISONS_MAX
+            "the schema takes more than {COMPARISONS_MAX} comparisons for this value; use fewer values, fewer levels or shorter strings"
         )))
     }
 }

@@ -35,7 +35,8 @@ impl Bound {
     /// Returns true if a value could take more than the maximum.
     #[inline]
     pub(super) fn could_exceed(self, value: &Value) -> bool {
-        !self.fits(&mut COMPARISONS_MAX.clone(), value)
+        let mut left = COMPARISONS_MAX;
+        !self.fits(&mut left, value)
     }
 
     /// Subtracts the comparisons; returns false if there are more.
