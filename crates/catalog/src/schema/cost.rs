@@ -271,7 +271,10 @@ impl Subschema {
         let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
         let most = |all: &mut dyn Iterator<Item = &usize>| all.map(|node| of(node).most()).max();
         let member = most(&mut self.members.values().chain(&self.other_members)).unwrap_or(0);
-        let members = sum(&mut self.all_members.iter().map(|(node, _)| 1 + of(node).most()));
+        let members = sum(&mut self
+            .all_members
+            .iter()
+            .map(|(node, _)| of(node).most().saturating_add(1)));
         let item = most(&mut self.items.iter().chain(&self.other_items)).unwrap_or(0);
         let items = sum(&mut self.all_items.iter().map(|node| of(node).most()));
         let own = member
