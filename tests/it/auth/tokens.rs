@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longshore::net::TrustedProxies;
 use longshore::{CallContext, Definition, tool_fn};
 use serde_json::{Map, Value, json};
 
@@ -347,9 +348,8 @@ fn metadata_that_depends_on_the_request_is_not_cached() {
     let server = serve(&issuer)
         .configured(|c| {
             c.http.public_url = None;
-            c.http.trusted_proxies = [ipnet::IpNet::from(std::net::IpAddr::from([127, 0, 0, 1]))]
-                .into_iter()
-                .collect();
+            let proxies = ["127.0.0.0/8".parse().expect("a network")];
+            c.http.trusted_proxies = TrustedProxies::from_iter(proxies);
             c.auth.oauth.audience = vec![RESOURCE.to_owned()];
         })
         .start();
