@@ -318,11 +318,13 @@ fn message(error: &Error) -> String {
     }
 }
 
-/// Converts a column value to JSON; bytes are encoded in Base64.
+/// Converts a column value to JSON; bytes are encoded in Base64. JSON has no infinity, which PostgreSQL writes like this.
 fn shown(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(f64::INFINITY) => "Infinity".into(),
+        ValueRef::Real(f64::NEG_INFINITY) => "-Infinity".into(),
         ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
         ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
         ValueRef::Blob(bytes) => STANDARD.encode(bytes).into(),

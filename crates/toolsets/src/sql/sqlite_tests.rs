@@ -62,6 +62,11 @@ fn rows_are_objects_with_the_columns_in_their_order() {
     assert_eq!(found.expect("rows").to_string(), expected);
     let twice = free(&sqlite, "SELECT id, id, id FROM orders WHERE id = 1").expect("rows");
     assert_eq!(twice["rows"], json!([{"id": 1, "id_2": 1, "id_3": 1}]));
+    let infinite = free(&sqlite, "SELECT 9e999 AS a, -9e999 AS b").expect("rows");
+    assert_eq!(
+        infinite["rows"],
+        json!([{"a": "Infinity", "b": "-Infinity"}])
+    );
 }
 
 #[test]
