@@ -5,7 +5,9 @@ use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::index::entry::Stat;
+use gix::state::InProgress;
 
+use super::commit::{check_no_autostash, end_merge};
 use super::index::{Files, Index, IndexEntry};
 use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Version, is_path};
@@ -187,8 +189,13 @@ fn make_room(staged: &mut std::collections::BTreeMap<BString, IndexEntry>, path:
     }
 }
 
-/// Resets the index to the last commit.
+/// Resets the index to the last commit. As in Git, a merge in progress ends: the next commit would otherwise record
+/// the merged commits as parents, without their content.
 pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
+    let is_merging = place.repository.state() == Some(InProgress::Merge);
+    if is_merging {
+        check_no_autostash(place)?;
+    }
     let lock = place.lock_index()?;
     let index = place.index()?;
     index.check_writable()?;
@@ -208,5 +215,8 @@ pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
         })
         .collect();
     lock.write(place, &staged, &index, |_| false)?;
+    if is_merging {
+        end_merge(place);
+    }
     Ok("All staged changes reset".to_owned())
 }
