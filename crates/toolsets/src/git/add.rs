@@ -137,6 +137,16 @@ fn covers(name: &BStr, path: &BStr) -> bool {
     }
 }
 
+/// Returns the part of an absolute path below the root, which can be written with other symbolic links.
+fn beneath<'p>(path: &'p Path, root: &Path) -> Option<&'p Path> {
+    if let Ok(rest) = path.strip_prefix(root) {
+        return Some(rest);
+    }
+    let is_root = |folder: &&Path| std::fs::canonicalize(folder).is_ok_and(|real| real == root);
+    let folder = path.ancestors().find(is_root)?;
+    path.strip_prefix(folder).ok()
+}
+
 /// Converts a caller's path to one relative to the root of the working tree.
 fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     let outside = || {
@@ -147,7 +157,7 @@ fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     };
     let path = Path::new(file);
     let path = if path.is_absolute() {
-        path.strip_prefix(root).map_err(|_| outside())?
+        beneath(path, root).ok_or_else(outside)?
     } else {
         path
     };

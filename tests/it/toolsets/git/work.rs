@@ -395,6 +395,19 @@ fn an_unfinished_merge_is_seen_and_concluded() {
 }
 
 #[test]
+fn a_path_may_lead_to_the_repository_by_a_link() {
+    let git = Git::new();
+    git.write("folder/a", "a\n");
+    let link = git.folder.path().join("link");
+    symlink(&git.repository, &link).expect("linked");
+    let files = |path: &str| json!({"files": [link.join(path)]});
+    git.call("git_add", files("folder/a"));
+    assert!(git.status().contains("new file:   folder/a"));
+    let said = git.refused("git_add", files("../outside"));
+    assert!(said.contains("outside the repository"), "{said}");
+}
+
+#[test]
 fn changes_are_not_lost_by_checking_out() {
     let git = Git::new();
     git.write("same", "1\n");
