@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::catalog::{ClientRequestError, InvalidArguments};
+use crate::net::with_causes;
 use crate::protocol::{ClientAbility, Content};
 
 /// Result of a call: content for the model, and optionally a structured value.
@@ -224,6 +225,7 @@ impl ToolError {
             Some(of_client) => Self::from(of_client.clone()),
             None => Self {
                 foreign: true,
+                source: error.source().map(|cause| with_causes(cause).into()),
                 ..Self::new(error.to_string())
             },
         }
