@@ -316,6 +316,7 @@ async fn run_until_task(task: &mut TaskCall) -> Option<CallOutcome<Result<Output
         ..
     } = task;
     let mut deadline = std::pin::pin!(tokio::time::sleep(options.timeout));
+    let _ = context.deadline.set(deadline.deadline());
     std::future::poll_fn(|cx| {
         if let Poll::Ready(outcome) = Pin::new(&mut *call).poll(cx) {
             return Poll::Ready(Some(running_call::finish_replay(outcome, context)));
