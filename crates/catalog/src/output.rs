@@ -111,7 +111,8 @@ impl Output {
 
 /// Error of a call. It becomes a result with `isError: true`, which the model reads and may act on.
 ///
-/// Any error converts into one with `?`; its `Display` is what the model is told. Where that would tell
+/// Any [`Error`] converts into one with `?`; its `Display` is what the model is told. `anyhow::Error` and `Box<dyn Error>` do
+/// not implement that trait: a function with `#[tool]` returns them as its own error type instead. Where the text would tell
 /// too much, say it in your own words and keep the cause for the log:
 ///
 /// ```
