@@ -31,13 +31,24 @@ def held(name, problem=None):
         print(f"FAILED {name}: {problem}")
 
 
+class UniqueKeys(yaml.SafeLoader):
+    """Rejects keys that occur twice, of which a reader may take either."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        repeated = {key for key in keys if keys.count(key) > 1}
+        if repeated:
+            raise yaml.YAMLError(f"keys that occur twice: {repeated}")
+        return super().construct_mapping(node, deep)
+
+
 def documents(rendered):
     """What a rendered chart consists of, by file."""
     items = rendered.items() if isinstance(rendered, dict) else [("all", rendered)]
     for name, text in items:
         if name.endswith("NOTES.txt"):
             continue
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, UniqueKeys):
             if document:
                 yield name, document
 
@@ -140,6 +151,31 @@ def check_words(chart):
         check_documents(f"a release called {name}", rendered)
 
 
+# Values that repeat keys of the chart.
+OWN = {"app.kubernetes.io/version": "7", "helm.sh/chart": "mine", "team": "a"}
+REPEATED = {
+    "podLabels": {**OWN, "app.kubernetes.io/name": "longshore"},
+    "metrics": {
+        "podMonitor": {"enabled": True, "labels": OWN},
+        "prometheusRule": {"enabled": True, "labels": OWN},
+    },
+    "dashboards": {"enabled": True, "labels": OWN},
+}
+
+
+def check_repeated(chart):
+    """Labels of the values override those of the chart."""
+    rendered = list(documents(chart.render(values=REPEATED, name="tools", namespace="mcp")))
+    check_documents("repeated labels", rendered)
+    kinds = {"Deployment", "PodMonitor", "PrometheusRule"}
+    for _, document in rendered:
+        pod = document["spec"]["template"] if document["kind"] == "Deployment" else document
+        labels = pod["metadata"]["labels"]
+        if document["kind"] in kinds or document["metadata"]["name"].endswith("-dashboard"):
+            has = all(labels.get(key) == value for key, value in OWN.items())
+            held(f"{document['kind']}: repeated labels", None if has else labels)
+
+
 def check_demo(chart):
     """The demo tools are what the program serves without a configuration; they are not added to one."""
     for values in [{}, {"config": {"sources": [{"name": "a"}]}}]:
@@ -156,6 +192,8 @@ REFUSED = {
     "an autoscaler without a target": {
         "autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}
     },
+    "pods that the Service does not select": {"podLabels": {"app.kubernetes.io/name": "other"}},
+    "another checksum of the configuration": {"podAnnotations": {"checksum/config": "a"}},
     "redis without an address": {"redis": {"enabled": True}},
     "a route without a gateway": {"gateway": {"httpRoute": {"enabled": True}}},
     "a monitor without metrics": {
@@ -193,6 +231,18 @@ def check_stopping(chart):
         held(f"{values}: drain", None if drain["grace_seconds"] == expected else drain)
 
 
+def check_budget(chart):
+    """A budget has the limit that is set; an empty one and null count as not set."""
+    for values, expected in [
+        ({"minAvailable": None}, {"maxUnavailable": 1}),
+        ({"minAvailable": 0, "maxUnavailable": None}, {"minAvailable": 0}),
+    ]:
+        rendered = chart.render(values={"podDisruptionBudget": values}, name="tools", namespace="mcp")
+        spec = next(d for _, d in documents(rendered) if d["kind"] == "PodDisruptionBudget")["spec"]
+        del spec["selector"]
+        held(f"{values}: budget", None if spec == expected else spec)
+
+
 def check_refusals(chart):
     for name, values in REFUSED.items():
         try:
@@ -225,8 +275,10 @@ with Chart.load(CHART) as loaded:
     for values_file in sorted((CHART / "ci").glob("*-values.yaml")):
         check_values(loaded, values_file)
     check_words(loaded)
+    check_repeated(loaded)
     check_demo(loaded)
     check_stopping(loaded)
+    check_budget(loaded)
     check_refusals(loaded)
 check_plain_manifests()
 print(f"{passed} passed, {failed} failed")

@@ -71,8 +71,11 @@ pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> To
             )]
             #function
             #hide_tools
-            #implementation
-            #callable
+            // Apart from the function, whose body sees all names of its module.
+            const _: () = {
+                #implementation
+                #callable
+            };
         };
     }
 }

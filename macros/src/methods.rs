@@ -1,16 +1,16 @@
 //! `#[tools]` on an `impl`: its methods become tools, resources and prompts of one object.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{
-    Attribute, Expr, ExprLit, GenericParam, Generics, ImplItem, ImplItemFn, ItemFn, ItemImpl, Lit,
-    LitStr, Meta, MetaNameValue, Type, WherePredicate, parse_quote,
+    Attribute, Expr, ExprLit, FnArg, GenericParam, Generics, ImplItem, ImplItemFn, ItemFn,
+    ItemImpl, Lit, LitStr, Meta, MetaNameValue, Signature, Type, WherePredicate, parse_quote,
 };
 
 use crate::expand::{Carrier, tool_of_method};
 use crate::expand_offers::{prompt_of_method, resource_of_method};
 use crate::options::{Mistakes, fault_of_name};
-use crate::parse::{Kind, Options, Placement, read_function};
+use crate::parse::{Function, Kind, Options, Placement, read_function};
 
 /// The type whose methods these are.
 pub(crate) struct Object {
@@ -26,6 +26,34 @@ impl Object {
         match &self.prefix {
             Some(prefix) => prefix.value() + name,
             None => name.to_owned(),
+        }
+    }
+
+    /// The signature of a method with the type's name instead of `Self`.
+    fn named_in(&self, signature: &Signature) -> Signature {
+        let named = replace_self(signature.to_token_stream(), &self.ty);
+        syn::parse2(named).unwrap_or_else(|_| signature.clone())
+    }
+
+    /// Rejects arguments of a tool whose types depend on the parameters of the `impl`.
+    fn check_arguments<O: Options>(&self, method: &Function<O>, mistakes: &mut Mistakes) {
+        let parameters = self.generics.params.iter();
+        let names: Vec<_> = parameters
+            .filter_map(|parameter| match parameter {
+                GenericParam::Type(ty) => Some(&ty.ident),
+                GenericParam::Const(constant) => Some(&constant.ident),
+                GenericParam::Lifetime(_) => None,
+            })
+            .collect();
+        for argument in method.arguments().filter(|_| O::KIND == Kind::Tool) {
+            let is_generic = argument.options.flatten.is_none()
+                && has_name(argument.ty.to_token_stream(), &names);
+            if is_generic {
+                mistakes.at(
+                    &argument.ty,
+                    "the type of an argument cannot depend on a parameter of the `impl`: write a concrete type",
+                );
+            }
         }
     }
 
@@ -50,6 +78,45 @@ impl Object {
         };
         (carrier, declaration)
     }
+}
+
+/// Replaces `Self`, which means another type in the code that is written, by the type `of`.
+fn replace_self(tokens: TokenStream, of: &Type) -> TokenStream {
+    let mut replaced = TokenStream::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(ident) if ident == "Self" => {
+                let is_path =
+                    matches!(tokens.peek(), Some(TokenTree::Punct(p)) if p.as_char() == ':');
+                let named = match is_path {
+                    true => quote!(<#of>),
+                    false => of.to_token_stream(),
+                };
+                replaced.extend(named.into_iter().map(|mut part| {
+                    part.set_span(ident.span());
+                    part
+                }));
+            }
+            TokenTree::Group(group) => {
+                let inside = replace_self(group.stream(), of);
+                let mut same = Group::new(group.delimiter(), inside);
+                same.set_span(group.span());
+                replaced.extend([TokenTree::Group(same)]);
+            }
+            other => replaced.extend([other]),
+        }
+    }
+    replaced
+}
+
+/// Returns true if tokens contain one of these names.
+fn has_name(tokens: TokenStream, names: &[&Ident]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => names.contains(&&ident),
+        TokenTree::Group(group) => has_name(group.stream(), names),
+        _ => false,
+    })
 }
 
 /// The `impl`, and what makes its methods tools.
@@ -81,15 +148,15 @@ pub(crate) fn tools(options: &TokenStream, item: &TokenStream) -> TokenStream {
             };
             has_any = true;
             let written = match kind {
-                Kind::Tool => member(options, method, &mut mistakes, |tool| {
+                Kind::Tool => member(options, method, &object, &mut mistakes, |tool| {
                     let tool = tool_of_method(tool, &object);
                     quote!(__longshore_offered.tools.push({ #tool });)
                 }),
-                Kind::Resource => member(options, method, &mut mistakes, |resource| {
+                Kind::Resource => member(options, method, &object, &mut mistakes, |resource| {
                     let resource = resource_of_method(resource, &object);
                     quote!(__longshore_offered.resources.push({ #resource });)
                 }),
-                Kind::Prompt => member(options, method, &mut mistakes, |prompt| {
+                Kind::Prompt => member(options, method, &object, &mut mistakes, |prompt| {
                     let prompt = prompt_of_method(prompt, &object);
                     quote!(__longshore_offered.prompts.push({ #prompt });)
                 }),
@@ -232,18 +299,20 @@ fn kind_of(attribute: &Attribute) -> Option<Kind> {
 fn member<O: Options>(
     options: TokenStream,
     method: &mut ImplItemFn,
+    object: &Object,
     mistakes: &mut Mistakes,
-    write: impl FnOnce(&crate::parse::Function<O>) -> TokenStream,
+    write: impl FnOnce(&Function<O>) -> TokenStream,
 ) -> Option<TokenStream> {
     let function = ItemFn {
         attrs: method.attrs.clone(),
         vis: method.vis.clone(),
-        sig: method.sig.clone(),
+        sig: object.named_in(&method.sig),
         block: Box::new(method.block.clone()),
     };
     match read_function::<O>(options, function, Placement::Method) {
         Ok(read) => {
-            method.sig = read.function.sig.clone();
+            take_attributes(&mut method.sig, &read.function.sig);
+            object.check_arguments(&read, mistakes);
             let conditions = &read.conditions;
             let written = write(&read);
             Some(quote!(#(#conditions)* { #written }))
@@ -251,8 +320,17 @@ fn member<O: Options>(
         Err(refused) => {
             let (mistake, function) = *refused;
             mistakes.add(mistake);
-            method.sig = function.sig;
+            take_attributes(&mut method.sig, &function.sig);
             None
+        }
+    }
+}
+
+/// Leaves the parameters the attributes that they have in `read`.
+fn take_attributes(signature: &mut Signature, read: &Signature) {
+    for (parameter, read) in signature.inputs.iter_mut().zip(&read.inputs) {
+        if let (FnArg::Typed(parameter), FnArg::Typed(read)) = (parameter, read) {
+            parameter.attrs.clone_from(&read.attrs);
         }
     }
 }

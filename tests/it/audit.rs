@@ -405,6 +405,27 @@ fn whoever_is_turned_away_is_recorded_whatever_it_was_for() {
 }
 
 #[test]
+fn framings_that_the_http_library_rejects_are_recorded_too() {
+    let audited = Audited::start(|_| {});
+    let heads = [
+        "x: a\r\n b\r\ncontent-length: 0\r\n",
+        "content-length: 3\r\ncontent-length: 4\r\n",
+        "content-length: +3\r\n",
+    ];
+    for fields in heads {
+        let text = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n");
+        let response = audited.server().connect().send(text).receive();
+        assert_eq!(response.status, 400, "{fields}");
+    }
+    let records = audited.records();
+    assert_eq!(records.len(), heads.len(), "{records:?}");
+    for record in &records {
+        let expected = json!({"event": "refusal", "outcome": "denied", "reason": "head", "client": "127.0.0.1"});
+        assert_says(record, expected);
+    }
+}
+
+#[test]
 fn arguments_are_recorded_if_somebody_asks_for_them_and_never_secrets() {
     for asked in [false, true] {
         let audited = Audited::start(|c| c.audit.arguments = asked);

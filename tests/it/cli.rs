@@ -101,6 +101,15 @@ fn a_command_line_that_makes_no_sense_is_told_from_a_server_that_fails() {
 }
 
 #[test]
+fn a_closed_standard_error_is_no_reason_to_panic() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut failing = longshore(&["key", "new", "a b"], &[]);
+    let status = failing.stderr(writer).status().expect("started");
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
 fn what_a_command_cannot_use_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mcp.json");

@@ -4,6 +4,7 @@
 mod commands;
 mod lifecycles;
 mod lists;
+mod quiet;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -598,6 +598,42 @@ fn this_machine_and_its_settings_are_examined() {
 }
 
 #[test]
+fn settings_with_which_the_server_does_not_start_are_failures() {
+    let missing = "/nowhere/keys";
+    for (variable, value) in [
+        ("LONGSHORE_AUTH__API_KEYS_FILE", missing),
+        ("LONGSHORE_AUTH__API_KEYS_DIR", missing),
+        // The audience of its tokens is unknown.
+        ("LONGSHORE_AUTH__OAUTH__ISSUER", "http://127.0.0.1:1"),
+    ] {
+        let said = doctor(&["--port", "0"], &[(variable, value)]);
+        assert_eq!(said.code, Some(1), "{variable}");
+        said.assert("configuration", "server", "failure", &[]);
+    }
+    let said = doctor(&["--port", "0"], &[("LONGSHORE_LOG__LEVEL", "loud")]);
+    said.assert("configuration", "settings", "failure", &["log.level"]);
+}
+
+#[test]
+fn files_and_folders_of_the_server_are_not_created() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let said = doctor(
+        &["--port", "0"],
+        &[
+            ("LONGSHORE_AUDIT__FILE", &path("audit.log")),
+            ("LONGSHORE_ARTIFACTS__ABOVE_BYTES", "1000"),
+            ("LONGSHORE_ARTIFACTS__FOLDER", &path("artifacts")),
+            ("LONGSHORE_TOKENS__FOLDER", &path("tokens")),
+            ("LONGSHORE_UPSTREAMS_FOLDER", &path("upstreams")),
+        ],
+    );
+    assert_eq!(said.code, Some(0), "{:#}", said.json);
+    let left = std::fs::read_dir(folder.path()).expect("a folder");
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
 fn introspection_is_tried_with_the_configured_client() {
     let issuer = Site::start(|_, asked| {
         let expected = format!("Basic {}", STANDARD.encode("longshore:s3cret-of-it"));

@@ -1,6 +1,6 @@
 //! The real program, told to stop while it is busy.
 
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -253,6 +253,20 @@ fn a_second_signal_ends_it_at_once() {
             "{second}"
         );
     }
+}
+
+#[test]
+fn a_client_of_http_2_that_confirms_nothing_does_not_delay_a_stop() {
+    let grace = ("LONGSHORE_DRAIN__GRACE_SECONDS", "60");
+    let mut program = Program::start(&[grace]);
+    let mut client = TcpStream::connect(program.address).expect("it listens");
+    // The preface and empty SETTINGS. Pings get no response.
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    client.write_all(preface).expect("sent");
+    let mut head = [0; 9];
+    client.read_exact(&mut head).expect("the server's SETTINGS");
+    program.signal("TERM");
+    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
 }
 
 #[test]

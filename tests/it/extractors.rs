@@ -839,3 +839,27 @@ async fn an_extractor_with_state_is_tested_alone() {
     let budget = Budget::from_call(&Arc::new(context)).await;
     assert_eq!(budget.expect("a budget").0, "anonymous travel 7");
 }
+
+/// An extractor that waits.
+struct Waited;
+
+impl FromCall for Waited {
+    async fn from_call(_: &Arc<CallContext>) -> Result<Self, Rejection> {
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        Ok(Self)
+    }
+}
+
+/// Returns the time that is left, in seconds.
+#[tool(timeout = "10s")]
+async fn time_left(#[call] _waited: Waited, #[call] deadline: Deadline) -> Option<f64> {
+    deadline.remaining().map(|left| left.as_secs_f64())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_not_put_off_by_extractors_before_it() {
+    let server = App::new().tool(time_left).harness().expect("starts");
+    let result = server.call("time_left", json!({})).await.expect("a result");
+    let left: f64 = result.structured().expect("seconds");
+    assert!((5.9..=6.0).contains(&left), "{left}");
+}

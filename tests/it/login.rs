@@ -179,7 +179,10 @@ fn answer(url: &str, asked: &Asked, given: &AtomicUsize, change: &Value) -> Told
         "/register" if change["registers"] == false => Told::json(404, json!({})),
         "/.well-known/oauth-protected-resource/mcp" => Told::json(
             200,
-            json!({"resource": format!("{url}/mcp"), "authorization_servers": [url]}),
+            json!({
+                "resource": format!("{url}/mcp"),
+                "authorization_servers": [change["named"].as_str().map_or_else(|| url.to_owned(), |end| format!("{url}{end}"))],
+            }),
         ),
         "/.well-known/oauth-authorization-server" => {
             let mut metadata = json!({
@@ -369,6 +372,17 @@ fn an_answer_of_another_issuer_is_not_used() {
         );
         assert!(world.site.asked("/token").is_empty() && world.login().is_none());
     }
+}
+
+/// Servers in Python write the URL of their issuer with a slash at its end, which the issuer itself does not.
+#[test]
+fn an_issuer_that_is_named_with_a_slash_at_its_end_is_the_same() {
+    let world = World::new(json!({"named": "/"}));
+    let (done, said) = world.begin(&[]).consent(&world.site.url);
+    assert!(done, "{said}");
+    let world = World::new(json!({"named": "//"}));
+    let output = world.run(&["login", &world.server(), "--timeout", "1"]);
+    assert!(!output.status.success());
 }
 
 #[test]

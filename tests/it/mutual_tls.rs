@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use longshore::net::{Client, Guard, OutgoingRequest};
 use longshore::tool;
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::support::{Running, Serve, Stateless};
 
@@ -52,9 +53,12 @@ fn in_front_of(server: &Running, tls: &Value) -> Running {
 }
 
 fn called(server: &Running, tool: &str) -> (bool, String) {
-    let result = Stateless::call(tool, json!({"message": "in private"}))
-        .send(server)
-        .result();
+    let arguments = match tool {
+        "status" => json!({}),
+        "document__echo" => json!({"body": {"message": "in private"}}),
+        _ => json!({"message": "in private"}),
+    };
+    let result = Stateless::call(tool, arguments).send(server).result();
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
     (result["isError"] == true, text.to_owned())
 }
@@ -84,7 +88,7 @@ fn calls_without_the_required_certificate_fail() {
 #[tokio::test]
 async fn the_certificate_is_sent_to_trusted_hosts_only() {
     let server = strict();
-    let health = url(&server, "/health").parse().expect("a URL");
+    let health: Url = url(&server, "/health").parse().expect("a URL");
     let pem = std::fs::read(file("ca.crt")).expect("certificates");
     let status = async |guard: Guard| {
         let builder = Client::builder(guard).roots(&pem).expect("certificates");

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::BoxFuture;
 use longshore::catalog::{Source, SourceItems};
 use longshore::{
-    App, AppError, CallContext, CompletionRequest, IntoTool as _, PromptError, ResourceError,
-    prompt, resource, tool, tools,
+    App, AppError, CallContext, CompletionRequest, IntoTool as _, JsonSchema, PromptError,
+    ResourceError, prompt, resource, tool, tools,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Stands for a connection pool.
@@ -369,6 +370,58 @@ impl Counter {
     async fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
+}
+
+trait Unit {
+    type Amount;
+}
+
+/// Names itself as `Self` in its methods.
+#[derive(Clone, Serialize, JsonSchema)]
+struct Price {
+    cents: u32,
+}
+
+impl Unit for Price {
+    type Amount = u32;
+}
+
+#[tools]
+impl Price {
+    const FACTOR: u32 = 2;
+
+    #[tool]
+    async fn current_price(&self) -> Self {
+        self.clone()
+    }
+
+    #[tool]
+    async fn multiples(
+        &self,
+        #[arg(default = Self::FACTOR)] factor: <Self as Unit>::Amount,
+    ) -> Result<Vec<Self>, String> {
+        let cents = self.cents * factor;
+        Ok(vec![Self { cents }])
+    }
+
+    #[resource(uri = "price://current")]
+    async fn current(&self) -> Option<Self> {
+        Some(self.clone())
+    }
+}
+
+#[tokio::test]
+async fn methods_may_name_their_type_self() {
+    let server = App::new()
+        .toolset(Price { cents: 3 })
+        .harness()
+        .expect("starts");
+    let price = server.call("current_price", json!({})).await;
+    assert_eq!(price.expect("a price")["structuredContent"]["cents"], 3);
+    let multiples = server.call("multiples", json!({})).await;
+    assert_eq!(multiples.expect("a list").text(), r#"[{"cents":6}]"#);
+    let read = server.read("price://current").await.expect("contents");
+    assert_eq!(read["contents"][0]["text"], r#"{"cents":3}"#);
 }
 
 #[tokio::test]

@@ -110,11 +110,16 @@ impl Program {
     }
 
     fn call(&self, tool: &str) -> String {
+        self.call_with(tool, "{}")
+    }
+
+    fn call_with(&self, tool: &str, arguments: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         write!(
             stream,
             "POST /tools/{tool} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\nContent-Type: application/json\r\n\
-             Content-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+             Content-Length: {}\r\nConnection: close\r\n\r\n{arguments}",
+            arguments.len()
         )
         .expect("written");
         let mut answer = String::new();
@@ -217,6 +222,20 @@ fn changed_implied_scopes_and_scopes_of_rules_take_effect() {
     program.write(&settings("admin: [special]", "newscope"));
     program.wait_for("is in force");
     assert!(offers(&program, "newscope") && !offers(&program, "special"));
+}
+
+#[test]
+fn keys_of_a_server_that_asked_for_none_need_a_restart() {
+    let open = "http: {port: 0}\nserver: {name: one}\n";
+    let mut program = Program::start(open, &[]);
+    program.write(&settings("two", KEY, ""));
+    let line = program.wait_for("is in force");
+    assert!(
+        line.contains("server.name") && !line.contains("auth"),
+        "{line}"
+    );
+    let line = program.wait_for("changed settings need a restart");
+    assert!(line.contains("auth.api_keys"), "{line}");
 }
 
 #[test]
@@ -409,6 +428,154 @@ fn a_document_that_changes_is_served_as_it_is_now() {
     program.wait_for("the files that the configuration names were reloaded");
     assert!(program.get("/tools", KEY).contains("pets__second"));
     assert!(program.get("/health", KEY).contains("openapi.document"));
+}
+
+/// A server of a document, which responds to the first request only. Others are accepted, and never get a response.
+fn document_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            if held.is_empty() {
+                let _ = stream.read(&mut [0; 4096]);
+                let body = document("first");
+                let length = body.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                );
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+            }
+            held.push(stream);
+        }
+    });
+    format!("http://{address}/pets.json")
+}
+
+#[test]
+fn a_reload_does_not_wait_for_servers_of_documents() {
+    let more = source(&document_server());
+    let mut program = Program::start(&settings("one", KEY, &more), &[]);
+    assert!(program.get("/tools", KEY).contains("pets__first"));
+    let began = std::time::Instant::now();
+    program.write(&settings("one", OTHER_KEY, &more));
+    program.wait_for("is in force");
+    assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 401"));
+    // Their documents are fetched again on SIGHUP, and another change is applied meanwhile.
+    program.signal("HUP");
+    program.wait_for("the files that the configuration names were reloaded");
+    program.write(&settings("two", OTHER_KEY, &more));
+    program.wait_for("is in force");
+    assert!(program.get("/tools", OTHER_KEY).contains("pets__first"));
+    // The timeout of a document is 20 s.
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(15), "{took:?}");
+}
+
+#[test]
+fn a_source_whose_settings_stay_the_same_keeps_its_circuit_breaker_and_counters() {
+    let sources = "sources:\n  - name: api\n    http:\n      base_url: http://127.0.0.1:1\n      \
+                   limits: {retries: 0, bulkhead: {breaker_failures: 1, breaker_pause_ms: 60000}}\n      \
+                   tools: [{name: show, description: Shows., url: /show}]\n";
+    let other = "  - name: other\n    http:\n      base_url: http://127.0.0.1:1\n      \
+                 tools: [{name: other, description: Shows., url: /show}]\n";
+    let both = settings("one", KEY, &format!("{sources}{other}"));
+    let mut program = Program::start(&both, &[]);
+    let is_open = |answer: &str| answer.contains("circuit breaker");
+    assert!(!is_open(&program.call("show")));
+    assert!(is_open(&program.call("show")));
+    let count = |program: &Program, reason: &str| {
+        let page = program.get("/metrics", KEY);
+        let start = "longshore_upstream_failures_total{upstream=\"api\"";
+        let reason = format!("reason=\"{reason}\"}} ");
+        let mut lines = page.lines().filter(|line| line.starts_with(start));
+        lines.find_map(|line| line.split_once(&reason).map(|(_, count)| count.to_owned()))
+    };
+    assert_eq!(count(&program, "tripped").as_deref(), Some("1"));
+    assert!(program.get("/metrics", KEY).contains("upstream=\"other\""));
+    program.write(&settings("two", KEY, sources));
+    program.wait_for("is in force");
+    assert!(is_open(&program.call("show")));
+    assert_eq!(count(&program, "error").as_deref(), Some("1"));
+    assert_eq!(count(&program, "tripped").as_deref(), Some("2"));
+    let page = program.get("/metrics", KEY);
+    assert!(
+        !page.contains("upstream=\"other\""),
+        "a removed source: {page}"
+    );
+    // Other settings are another API.
+    program.write(&settings(
+        "two",
+        KEY,
+        &sources.replace("retries: 0", "retries: 1"),
+    ));
+    program.wait_for("is in force");
+    assert!(!is_open(&program.call("show")));
+}
+
+#[test]
+fn a_document_whose_absence_stopped_a_reload_is_loaded_when_it_appears() {
+    let mut program = Program::start(&settings("one", KEY, ""), &[]);
+    let path = program.folder.path().join("pets.json");
+    let only = source(path.to_str().expect("UTF-8")).replace("[demo]", "[]");
+    program.write(&settings("two", KEY, &only));
+    let line = program.wait_for("stays in force");
+    assert!(
+        line.contains("pets.json") && line.contains("LS-CATALOG-03"),
+        "{line}"
+    );
+    assert!(program.get("/info", KEY).contains("\"name\":\"one\""));
+    fs::write(&path, document("first")).expect("written");
+    program.wait_for("is in force");
+    assert!(program.get("/tools", KEY).contains("pets__first"));
+}
+
+#[test]
+fn sighup_opens_the_directories_of_the_filesystem_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let served = folder.path().join("served");
+    let write = |text: &str| {
+        fs::create_dir(&served).expect("created");
+        fs::write(served.join("a.txt"), text).expect("written");
+    };
+    write("of yesterday");
+    let toolset = format!(
+        "toolsets: [filesystem]\nbuiltin: {{filesystem: {{directories: ['{}']}}}}\n",
+        served.display()
+    );
+    let mut program = Program::start(&settings("one", KEY, &toolset), &[]);
+    let read = |program: &Program| program.call_with("read_text_file", r#"{"path": "a.txt"}"#);
+    assert!(read(&program).contains("of yesterday"));
+    fs::rename(&served, folder.path().join("old")).expect("renamed");
+    write("of today");
+    program.signal("HUP");
+    program.wait_for("the files that the configuration names were reloaded");
+    let answer = read(&program);
+    assert!(answer.contains("of today"), "{answer}");
+}
+
+#[test]
+fn the_server_card_has_the_present_title_and_an_endpoint_the_one_of_the_start() {
+    let text = |title: &str| {
+        format!(
+            "toolsets: [demo]\nserver: {{title: {title}}}\nendpoints: {{small: {{tools: [echo], title: {title}}}}}\n\
+             http: {{port: 0, public_url: 'http://localhost', server_card: {{name: com.example/a}}}}\n"
+        )
+    };
+    let mut program = Program::start(&text("One"), &[]);
+    let titles = |program: &Program| {
+        ["/mcp/server-card", "/mcp/small/server-card"].map(|path| {
+            let card = program.get(path, KEY);
+            let (_, rest) = card.split_once("\"title\":\"").expect("a title");
+            rest[..3].to_owned()
+        })
+    };
+    assert_eq!(titles(&program), ["One", "One"]);
+    program.write(&text("Two"));
+    let line = program.wait_for("is in force");
+    assert!(line.contains("server.title"), "{line}");
+    assert_eq!(titles(&program), ["Two", "One"]);
 }
 
 #[test]

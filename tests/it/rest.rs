@@ -53,6 +53,16 @@ fn problem(response: &Response, status: u16) -> String {
     problem["detail"].as_str().expect("a detail").to_owned()
 }
 
+#[test]
+fn caches_keep_no_response_for_other_callers() {
+    let server = Serve::demo();
+    for path in ["/tools", "/openapi.json", "/info"] {
+        let response = get(&server, path);
+        let caching = response.header("cache-control");
+        assert_eq!(caching, Some("private, no-cache"), "{path}");
+    }
+}
+
 /// A path that fits a route.
 fn path_of(route: &Route) -> String {
     route.path.replace("{name}", "echo")

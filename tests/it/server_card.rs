@@ -1,5 +1,6 @@
 //! Server card and catalogue (draft of SEP-2127), and entity tags of documents.
 
+use longshore::App;
 use serde_json::{Value, json};
 
 use crate::support::{Response, Running, Serve};
@@ -79,6 +80,32 @@ fn a_catalogue_leads_to_the_card_of_each_endpoint() {
         ["Small weather"; 2]
     );
     assert_eq!(get(&served_without(), "/mcp/server-card", "").status, 404);
+}
+
+#[test]
+fn an_endpoint_of_another_application_has_a_card_with_its_name() {
+    let server = Serve::new()
+        .configured(|c| {
+            c.server.title = Some("Weather".to_owned());
+            c.http.public_url = Some("https://mcp.example.com".to_owned());
+            c.http.server_card.name = Some("com.example/weather".to_owned());
+        })
+        .app(|app| {
+            let named = App::new().name("sums", "7");
+            app.endpoint("sums", named).endpoint("other", App::new())
+        })
+        .start();
+    let catalogue = parsed(&get(&server, "/.well-known/ai-catalog.json", ""));
+    assert_eq!(catalogue["entries"].as_array().map(Vec::len), Some(3));
+    let sums = parsed(&get(&server, "/mcp/sums/server-card", ""));
+    assert_eq!(sums["name"], "com.example/weather-sums");
+    assert_eq!([&sums["title"], &sums["version"]], ["sums", "7"]);
+    assert_eq!(
+        sums["remotes"][0]["url"],
+        "https://mcp.example.com/mcp/sums"
+    );
+    let other = parsed(&get(&server, "/mcp/other/server-card", ""));
+    assert_eq!(other["title"], "Weather");
 }
 
 fn served_without() -> Running {

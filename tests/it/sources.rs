@@ -133,5 +133,5 @@ fn the_example_of_the_readme_is_a_configuration() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 7);
+    assert_eq!(examples, 8);
 }

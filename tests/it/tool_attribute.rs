@@ -448,3 +448,51 @@ async fn names_of_the_users_do_not_get_in_the_way() {
     .await;
     assert_eq!(output.expect("adds"), structured(10));
 }
+
+/// Tools with the names of variables in what `schemars` derives.
+mod named_as_variables {
+    use longshore::tool;
+
+    #[tool]
+    pub(super) async fn schema(#[arg(default = map())] object: u8) -> u8 {
+        object
+    }
+
+    fn map() -> u8 {
+        1
+    }
+
+    #[tool]
+    pub(super) async fn d(#[arg(default = 2)] value: u8) -> u8 {
+        // The tool, and not what hides it from the derived code.
+        generator(value).await
+    }
+
+    #[tool]
+    pub(super) async fn generator(#[schemars(range(max = 9))] d: u8) -> u8 {
+        d
+    }
+
+    #[tool]
+    pub(super) async fn object() {}
+
+    #[tool]
+    pub(super) async fn value() {}
+}
+
+#[tokio::test]
+async fn tools_may_have_the_names_of_variables_in_derived_code() {
+    use named_as_variables::{d, object, schema, value};
+
+    let [of_schema, of_d] = [call(schema, json!({})).await, call(d, json!({})).await];
+    assert_eq!(of_schema.expect("a default"), structured(1));
+    assert_eq!(of_d.expect("a default"), structured(2));
+    assert_eq!(
+        call(object, json!({})).await.expect("nothing"),
+        Output::default()
+    );
+    assert_eq!(
+        call(value, json!({})).await.expect("nothing"),
+        Output::default()
+    );
+}

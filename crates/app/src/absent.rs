@@ -78,6 +78,10 @@ impl IgnoredSection {
         false
     }
 
+    pub(crate) fn is_a_remote_document(&self) -> bool {
+        false
+    }
+
     pub(crate) fn unused(self, _: &[String]) -> impl Iterator<Item = &'static str> + use<> {
         std::iter::empty()
     }
@@ -158,7 +162,12 @@ pub(crate) struct SourceParts {
     pub(crate) accounts: Accounts,
     pub(crate) metrics: Metrics,
     pub(crate) memory_bytes: u64,
+    pub(crate) reuse: Reuse,
 }
+
+/// See [`crate::source::Reuse`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reuse;
 
 /// See [`crate::source::RecognizedUsers`]. Unused.
 #[derive(Clone, Debug, Default)]
@@ -216,13 +225,6 @@ impl BuiltSource {
     pub(crate) fn or_stay(self, _: &Self) -> Self {
         self
     }
-}
-
-pub(crate) async fn offered(
-    _: &[SourceConfig],
-    _: &SourceParts,
-) -> std::io::Result<Vec<BuiltSource>> {
-    Ok(Vec::new())
 }
 
 pub(crate) async fn offered_at(

@@ -4,7 +4,7 @@ use http::header::{LOCATION, ORIGIN};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use url::Url;
 
-use super::client::CLIENT_ID_MAX_BYTES;
+use super::client::{CLIENT_ID_MAX_BYTES, Origin};
 use super::error::OAuthError;
 use super::form::Parameters;
 use super::page;
@@ -12,6 +12,7 @@ use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};
 use super::server::AuthorizationServer;
 use super::text::random_text;
+use crate::limit::ClientLimits;
 use crate::net::Body;
 
 /// Time to approve a client and to log in at the provider, in seconds.
@@ -29,13 +30,15 @@ pub(super) enum Failure {
     Page(OAuthError),
     /// A redirect reports the error to the client.
     Redirect(OAuthError, AuthorizationRequest),
+    /// A page has a link that reports the error to the client.
+    Link(OAuthError, AuthorizationRequest),
 }
 
 impl Failure {
     /// Returns the error code, for metrics.
     pub(super) fn code(&self) -> &'static str {
         match self {
-            Self::Page(error) | Self::Redirect(error, _) => error.code,
+            Self::Page(error) | Self::Redirect(error, _) | Self::Link(error, _) => error.code,
         }
     }
 }
@@ -46,11 +49,12 @@ impl AuthorizationServer {
         &self,
         headers: &HeaderMap,
         query: &[u8],
+        limits: Option<&ClientLimits>,
         now: u64,
     ) -> Result<Response<Body>, Failure> {
         let parameters = Parameters::read(query).map_err(Failure::Page)?;
         let id = parameters.required("client_id", CLIENT_ID_MAX_BYTES);
-        let client = self.client(id.map_err(Failure::Page)?, now).await;
+        let client = self.client(id.map_err(Failure::Page)?, limits, now).await;
         let client = client.map_err(Failure::Page)?;
         let requested = parameters.within("redirect_uri", URI_MAX_BYTES);
         let redirect_uri = client.redirect_uri(requested.map_err(Failure::Page)?);
@@ -72,7 +76,14 @@ impl AuthorizationServer {
             thumbprint: None,
         };
         if let Err(error) = self.complete(&mut request, &parameters) {
-            return Err(Failure::Redirect(error, request));
+            // Anyone can register a site, and links to this server must not lead there before the user has approved it
+            // (RFC 9700, section 4.11.2).
+            let may_redirect =
+                client.origin == Origin::Configured || !request.redirect_uri.starts_with("https:");
+            return Err(match may_redirect {
+                true => Failure::Redirect(error, request),
+                false => Failure::Link(error, request),
+            });
         }
         let browser = self.cookie.of_or_new(headers);
         let form = ConsentForm {
@@ -124,20 +135,24 @@ impl AuthorizationServer {
         let thumbprint = thumbprint.map(|thumbprint| digest("dpop_jkt", thumbprint));
         request.thumbprint = thumbprint.transpose()?;
         request.resource = self.resource(parameters.within("resource", URI_MAX_BYTES)?)?;
-        request.scopes = self.scopes(parameters.within("scope", SCOPE_MAX_BYTES)?)?;
+        request.scopes = self.scopes(parameters.within("scope", SCOPE_MAX_BYTES)?);
         Ok(())
     }
 
-    /// Returns the endpoint that a token is requested for (RFC 8707): the requested one, or the main one.
+    /// Returns the endpoint that a token is requested for (RFC 8707): the requested one, or the main one. The root and the
+    /// paths of the transport of 2024-11-05 are other names of the main one.
     pub(super) fn resource(&self, requested: Option<&str>) -> Result<String, OAuthError> {
+        let main = &self.resources[0];
         let Some(requested) = requested else {
-            return Ok(self.resources[0].clone());
+            return Ok(main.clone());
         };
         let bare = requested.trim_end_matches('/');
-        let found = self
-            .resources
-            .iter()
-            .find(|known| *known == bare || (*known == &self.resources[0] && bare == self.issuer));
+        let is_main = match bare.strip_prefix(&*self.issuer) {
+            Some(path) => matches!(path, "" | "/sse" | "/mcp/sse"),
+            None => false,
+        };
+        let found = self.resources.iter().find(|known| *known == bare);
+        let found = found.or(is_main.then_some(main));
         found.cloned().ok_or_else(|| {
             OAuthError::new(
                 "invalid_target",
@@ -146,26 +161,22 @@ impl AuthorizationServer {
         })
     }
 
-    /// Returns the granted scopes: the requested ones, or all offered ones if the request names none.
-    fn scopes(&self, requested: Option<&str>) -> Result<Vec<String>, OAuthError> {
-        let Some(requested) = requested else {
-            return Ok(self.offer.load().scopes.clone());
-        };
+    /// Returns the granted scopes: the requested ones that are offered here, or all offered ones if there is none of those.
+    ///
+    /// Other scopes are ignored (RFC 6749, section 3.3), because many clients request the same ones at every server.
+    fn scopes(&self, requested: Option<&str>) -> Vec<String> {
         let offer = self.offer.load();
         let mut granted: Vec<String> = Vec::new();
-        for scope in requested.split_ascii_whitespace() {
-            if granted.iter().any(|known| known == scope) || is_for_clients(scope) {
-                continue;
+        for scope in requested.unwrap_or_default().split_ascii_whitespace() {
+            let is_new = !granted.iter().any(|known| known == scope);
+            if is_new && offer.scopes.iter().any(|offered| offered == scope) {
+                granted.push(scope.to_owned());
             }
-            if !offer.scopes.iter().any(|offered| offered == scope) {
-                return Err(OAuthError::new(
-                    "invalid_scope",
-                    "a requested scope is not offered here (scopes_supported lists those that are)",
-                ));
-            }
-            granted.push(scope.to_owned());
         }
-        Ok(granted)
+        match granted.is_empty() {
+            true => offer.scopes.clone(),
+            false => granted,
+        }
     }
 
     /// Takes the decision of the consent page: sends the browser to the provider, or back to the client.
@@ -254,11 +265,14 @@ impl AuthorizationServer {
                 page::response(status, page::error(&error.description))
             }
             Failure::Redirect(error, request) => {
-                let fields = [
-                    ("error", error.code),
-                    ("error_description", &error.description),
-                ];
-                self.back_to_client(&request, &fields)
+                self.back_to_client(&request, &error_fields(&error))
+            }
+            Failure::Link(error, request) => {
+                let page = match self.client_url(&request, &error_fields(&error)) {
+                    Some(url) => page::error_of_client(&error.description, &url),
+                    None => page::error(&error.description),
+                };
+                page::response(StatusCode::BAD_REQUEST, page)
             }
         }
     }
@@ -269,12 +283,18 @@ impl AuthorizationServer {
         request: &AuthorizationRequest,
         fields: &[(&str, &str)],
     ) -> Response<Body> {
-        let Ok(mut url) = Url::parse(&request.redirect_uri) else {
-            return page::response(
+        match self.client_url(request, fields) {
+            Some(url) => redirect_to(&url),
+            None => page::response(
                 StatusCode::BAD_REQUEST,
                 page::error("redirect_uri is not a valid URI"),
-            );
-        };
+            ),
+        }
+    }
+
+    /// Returns the redirect URI of the client with parameters, `state` and `iss`.
+    fn client_url(&self, request: &AuthorizationRequest, fields: &[(&str, &str)]) -> Option<Url> {
+        let mut url = Url::parse(&request.redirect_uri).ok()?;
         {
             let mut query = url.query_pairs_mut();
             query.extend_pairs(fields);
@@ -283,8 +303,16 @@ impl AuthorizationServer {
             }
             query.append_pair("iss", &self.issuer);
         }
-        redirect_to(&url)
+        Some(url)
     }
+}
+
+/// Returns the parameters that report an error to a client.
+fn error_fields(error: &OAuthError) -> [(&'static str, &str); 2] {
+    [
+        ("error", error.code),
+        ("error_description", &error.description),
+    ]
 }
 
 /// Returns a parameter that must be a SHA-256 digest in base64url.
@@ -296,11 +324,6 @@ fn digest(name: &'static str, value: &str) -> Result<String, OAuthError> {
             "{name} must be the base64url of a SHA-256 digest"
         ))),
     }
-}
-
-/// Scopes that concern clients and issuers only (AUTH-11): every client may ask for them.
-fn is_for_clients(scope: &str) -> bool {
-    matches!(scope, "offline_access" | "openid" | "profile" | "email")
 }
 
 pub(super) fn redirect_to(url: &Url) -> Response<Body> {

@@ -9,6 +9,7 @@ use super::sealed::{self, RegisteredClient};
 use super::server::AuthorizationServer;
 use crate::auth::FacadeClientConfig;
 use crate::environment::Secret;
+use crate::limit::ClientLimits;
 
 /// Maximum length of a client ID, in bytes.
 pub(super) const CLIENT_ID_MAX_BYTES: usize = 4096;
@@ -116,7 +117,12 @@ impl AuthorizationServer {
     /// # Errors
     ///
     /// `invalid_client` if there is no such client or its kind is not allowed.
-    pub(super) async fn client(&self, id: &str, now: u64) -> Result<Client, OAuthError> {
+    pub(super) async fn client(
+        &self,
+        id: &str,
+        limits: Option<&ClientLimits>,
+        now: u64,
+    ) -> Result<Client, OAuthError> {
         if CLIENT_ID_MAX_BYTES < id.len() {
             return Err(OAuthError::invalid_client("client_id is too long"));
         }
@@ -130,13 +136,13 @@ impl AuthorizationServer {
                     "client ID metadata documents are not accepted here",
                 ));
             }
-            return document::client(self, id).await;
+            return document::client(self, id, limits).await;
         }
         let registered: Option<RegisteredClient> =
             sealed::open(&self.ring, &self.issuer, id, now).filter(|_| self.config.registration);
         let Some(registered) = registered else {
             return Err(OAuthError::invalid_client(
-                "the client is unknown; register it again",
+                "the client is not registered here, or no longer; register it again, by removing this server from the application and adding it again",
             ));
         };
         let client = Client::new(

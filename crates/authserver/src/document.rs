@@ -1,14 +1,16 @@
 //! Client ID metadata documents: the client ID is a URL, and the document there describes the client
 //! (draft-ietf-oauth-client-id-metadata-document, required by MCP since 2025-11-25).
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL};
 use http::{HeaderMap, HeaderValue};
 use quick_cache::sync::Cache;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
@@ -16,14 +18,16 @@ use super::client::{Client, Origin};
 use super::error::OAuthError;
 use super::registration::ClientMetadata;
 use super::server::AuthorizationServer;
+use crate::limit::{ClientLimits, is_public, subnet};
 use crate::net::{FetchError, OutgoingRequest};
 
 /// Maximum size of a document, in bytes. The draft recommends 5 KB.
 pub(super) const DOCUMENT_MAX_BYTES: usize = 16 * 1024;
 /// Documents that are kept at most.
 const KEPT_MAX: usize = 1000;
-/// Documents that are fetched at the same time at most.
-const FETCHES_MAX: usize = 8;
+/// Documents that are fetched at the same time at most, and those for clients of one public address.
+const FETCHES_MAX: usize = 64;
+const FETCHES_OF_ADDRESS_MAX: usize = 4;
 /// Bounds of the caching time of a document. They override its headers.
 const KEPT_MIN: Duration = Duration::from_secs(60);
 const KEPT_DEFAULT: Duration = Duration::from_secs(3600);
@@ -35,7 +39,29 @@ const STALE_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug)]
 pub(super) struct Documents {
     kept: Cache<String, KeptDocument>,
-    fetches: Semaphore,
+    turns: Cache<String, Turn>,
+    /// Fetches under way, by the public address of their client.
+    fetches: std::sync::Mutex<BTreeMap<Option<u128>, usize>>,
+}
+
+/// Held by the one request that fetches a document. Holds the latest failure, with its time.
+type Turn = Arc<Mutex<Option<(Instant, OAuthError)>>>;
+
+/// A fetch under way.
+struct FetchPermit<'d> {
+    documents: &'d Documents,
+    of: Option<u128>,
+}
+
+impl Drop for FetchPermit<'_> {
+    fn drop(&mut self) {
+        let fetches = self.documents.fetches.lock();
+        let mut fetches = fetches.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = fetches.get_mut(&self.of) {
+            *count -= 1;
+        }
+        fetches.retain(|_, count| *count > 0);
+    }
 }
 
 /// A document that was fetched.
@@ -61,8 +87,38 @@ impl Documents {
     pub(super) fn new() -> Self {
         Self {
             kept: Cache::new(KEPT_MAX),
-            fetches: Semaphore::new(FETCHES_MAX),
+            turns: Cache::new(KEPT_MAX),
+            fetches: std::sync::Mutex::default(),
         }
+    }
+
+    /// Returns the turn to fetch a document.
+    fn turn(&self, id: &str) -> Turn {
+        let made = self
+            .turns
+            .get_or_insert_with(id, || Ok::<_, std::convert::Infallible>(Turn::default()));
+        match made {
+            Ok(turn) => turn,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Admits a fetch for a client at an address.
+    fn admit(&self, address: Option<IpAddr>) -> Option<FetchPermit<'_>> {
+        let of = address.filter(|address| is_public(*address)).map(subnet);
+        let fetches = self.fetches.lock();
+        let mut fetches = fetches.unwrap_or_else(PoisonError::into_inner);
+        let own = fetches.get(&of).copied().unwrap_or_default();
+        let is_full = FETCHES_MAX <= fetches.values().sum::<usize>()
+            || (of.is_some() && FETCHES_OF_ADDRESS_MAX <= own);
+        if is_full {
+            return None;
+        }
+        fetches.insert(of, own + 1);
+        Some(FetchPermit {
+            documents: self,
+            of,
+        })
     }
 
     /// Returns the client of a document that need not be fetched yet.
@@ -105,14 +161,40 @@ impl Documents {
     }
 }
 
-/// Returns the client that a document describes.
-pub(super) async fn client(server: &AuthorizationServer, id: &str) -> Result<Client, OAuthError> {
+/// Returns the client that a document describes. Requests that need the same document share a fetch.
+pub(super) async fn client(
+    server: &AuthorizationServer,
+    id: &str,
+    limits: Option<&ClientLimits>,
+) -> Result<Client, OAuthError> {
     let url = check_url(server, id)?;
-    if let Some(client) = server.documents.current(id, Instant::now()) {
+    let documents = &server.documents;
+    let began = Instant::now();
+    if let Some(client) = documents.current(id, began) {
         return Ok(client);
     }
+    let turn = documents.turn(id);
+    let mut failed = turn.lock().await;
+    if let Some(client) = documents.current(id, Instant::now()) {
+        return Ok(client);
+    }
+    // Requests that waited for a failed fetch would otherwise repeat it one after another.
+    if let Some((at, error)) = &*failed
+        && began <= *at
+    {
+        return Err(error.clone());
+    }
+    let Some(permit) = documents.admit(limits.and_then(|limits| limits.address)) else {
+        return Err(OAuthError::unavailable(
+            "too many client metadata documents are being fetched; try again",
+        ));
+    };
     let fetched = fetch(server, id, &url).await;
-    server.documents.conclude(id, fetched, Instant::now())
+    drop(permit);
+    let now = Instant::now();
+    let client = documents.conclude(id, fetched, now);
+    *failed = client.as_ref().err().map(|error| (now, error.clone()));
+    client
 }
 
 /// Fetches the document of a client. Returns the client with the caching time.
@@ -121,11 +203,6 @@ async fn fetch(
     id: &str,
     url: &Url,
 ) -> Result<(Client, Duration), Problem> {
-    let Ok(_permit) = server.documents.fetches.try_acquire() else {
-        return Err(Problem::Outage(
-            "too many client metadata documents are being fetched; try again",
-        ));
-    };
     let request = OutgoingRequest::get(url.clone())
         .header(ACCEPT, HeaderValue::from_static("application/json"));
     let answer = server.web.fetch(request).await.map_err(|error| {
@@ -274,6 +351,26 @@ mod tests {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static(value));
             assert_eq!(lifetime(&headers), Duration::from_secs(seconds), "{value}");
         }
+    }
+
+    #[test]
+    fn one_address_cannot_use_up_the_fetches_of_others() {
+        let documents = Documents::new();
+        let at = |last: u8| Some(IpAddr::from([203, 0, 114, last]));
+        let mut permits: Vec<_> = (0..FETCHES_OF_ADDRESS_MAX)
+            .map(|_| documents.admit(at(1)).expect("admitted"))
+            .collect();
+        assert!(documents.admit(at(1)).is_none());
+        permits.push(documents.admit(at(2)).expect("admitted"));
+        // Addresses of proxies stand for many clients.
+        let proxy = Some(IpAddr::from([10, 0, 0, 1]));
+        while let Some(permit) = documents.admit(proxy) {
+            permits.push(permit);
+        }
+        assert_eq!(permits.len(), FETCHES_MAX);
+        permits.clear();
+        assert!(documents.admit(at(1)).is_some());
+        assert!(documents.fetches.lock().expect("not poisoned").is_empty());
     }
 
     #[test]

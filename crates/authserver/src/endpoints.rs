@@ -30,6 +30,7 @@ pub(super) struct Form<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
     Metadata,
+    OpenIdMetadata,
     Keys,
     Authorize,
     Consent,
@@ -50,17 +51,21 @@ impl Endpoint {
             "/revoke" => Self::Revoke,
             "/.well-known/jwks.json" => Self::Keys,
             _ => {
-                let rest = path
-                    .strip_prefix("/.well-known/oauth-authorization-server")
-                    .or_else(|| path.strip_prefix("/.well-known/openid-configuration"))?;
-                return (rest.is_empty() || rest.starts_with('/')).then_some(Self::Metadata);
+                let documents = [
+                    ("/.well-known/oauth-authorization-server", Self::Metadata),
+                    ("/.well-known/openid-configuration", Self::OpenIdMetadata),
+                ];
+                return documents.into_iter().find_map(|(known, document)| {
+                    let rest = path.strip_prefix(known)?;
+                    (rest.is_empty() || rest.starts_with('/')).then_some(document)
+                });
             }
         })
     }
 
     fn methods(self) -> &'static str {
         match self {
-            Self::Metadata | Self::Keys => "GET, HEAD, OPTIONS",
+            Self::Metadata | Self::OpenIdMetadata | Self::Keys => "GET, HEAD, OPTIONS",
             Self::Authorize | Self::Callback => "GET",
             Self::Consent => "POST",
             Self::Token | Self::Register | Self::Revoke => "POST, OPTIONS",
@@ -135,7 +140,8 @@ impl AuthorizationServer {
     ) -> Response<Body> {
         let (headers, body) = (form.headers, form.body);
         let step = match endpoint {
-            Endpoint::Metadata => return public(&self.offer.load().metadata),
+            Endpoint::Metadata => return public(&self.offer.load().metadata.oauth),
+            Endpoint::OpenIdMetadata => return public(&self.offer.load().metadata.openid),
             Endpoint::Keys => return public(self.keys.public()),
             Endpoint::Authorize => "authorize",
             Endpoint::Consent => "consent",
@@ -146,7 +152,7 @@ impl AuthorizationServer {
         };
         // Response for a browser: a page or a redirect.
         let visited = match endpoint {
-            Endpoint::Authorize => Some(self.authorize(headers, query, now).await),
+            Endpoint::Authorize => Some(self.authorize(headers, query, form.limits, now).await),
             Endpoint::Consent => Some(self.consented(headers, body, now).await),
             Endpoint::Callback => Some(self.callback(headers, query, now).await),
             _ => None,

@@ -1,6 +1,6 @@
 //! Metadata of the authorization server (RFC 8414).
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::{DPOP_ALGORITHMS, FacadeConfig};
 
@@ -9,8 +9,31 @@ pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer
 /// Purpose for which signing keys are derived from the key ring.
 pub(super) const SIGNING: &str = "oauth-signing-1";
 
-/// Returns the metadata document.
-pub(super) fn document(issuer: &str, scopes: &[String], config: &FacadeConfig) -> String {
+/// Metadata documents, in JSON.
+#[derive(Debug)]
+pub(super) struct Documents {
+    /// RFC 8414.
+    pub(super) oauth: String,
+    /// OpenID Connect Discovery, where clients look that find no other. Some reject it without its required members,
+    /// although this server issues no ID tokens.
+    pub(super) openid: String,
+}
+
+impl Documents {
+    pub(super) fn new(issuer: &str, scopes: &[String], config: &FacadeConfig) -> Self {
+        let mut metadata = document(issuer, scopes, config);
+        let oauth = metadata.to_string();
+        metadata["subject_types_supported"] = json!(["public"]);
+        metadata["id_token_signing_alg_values_supported"] = json!(["EdDSA"]);
+        Self {
+            oauth,
+            openid: metadata.to_string(),
+        }
+    }
+}
+
+/// Returns the metadata of the authorization server.
+fn document(issuer: &str, scopes: &[String], config: &FacadeConfig) -> Value {
     let mut document = json!({
         "issuer": issuer,
         "authorization_endpoint": format!("{issuer}/authorize"),
@@ -39,5 +62,5 @@ pub(super) fn document(issuer: &str, scopes: &[String], config: &FacadeConfig) -
     if !scopes.is_empty() {
         document["scopes_supported"] = json!(scopes);
     }
-    document.to_string()
+    document
 }

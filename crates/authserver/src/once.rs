@@ -27,6 +27,8 @@ pub(super) enum Rotation {
 const REUSE_GRACE_SECONDS: u64 = 10;
 /// Attempts to change a record that others change as well.
 const ATTEMPTS: usize = 8;
+/// Attempts to change a record if the state does not respond.
+const FAILURES_MAX: usize = 3;
 const ENDED: &[u8] = b"ended";
 
 impl SingleUse {
@@ -60,30 +62,34 @@ impl SingleUse {
     ) -> Result<Rotation, StateError> {
         let key = login_key(login);
         let next = record(serial + 1, now);
+        let mut failures = 0;
         for _ in 0..ATTEMPTS {
-            let Some(current) = self.0.get(&key).await? else {
+            let current = self.0.get(&key).await?;
+            let written = match current {
                 // The first use, or the state has lost its records.
-                if self.0.put_if_absent(&key, next.clone(), life).await? {
-                    return Ok(Rotation::Next(serial + 1));
-                }
-                continue;
-            };
-            match parse(&current) {
-                Some((valid, _)) if valid == serial => {
-                    let swapped = self.0.compare_and_swap(&key, current, next.clone(), life);
-                    if swapped.await? {
-                        return Ok(Rotation::Next(serial + 1));
+                None => self.0.put_if_absent(&key, next.clone(), life).await,
+                Some(current) => match parse(&current) {
+                    Some((valid, _)) if valid == serial => {
+                        let swapped = self.0.compare_and_swap(&key, current, next.clone(), life);
+                        swapped.await
                     }
-                }
-                Some((valid, at))
-                    if valid == serial + 1 && now.saturating_sub(at) <= REUSE_GRACE_SECONDS =>
-                {
-                    return Ok(Rotation::Next(valid));
-                }
-                _ => {
-                    self.end(login, life).await?;
-                    return Ok(Rotation::Ended);
-                }
+                    Some((valid, at))
+                        if valid == serial + 1 && now.saturating_sub(at) <= REUSE_GRACE_SECONDS =>
+                    {
+                        return Ok(Rotation::Next(valid));
+                    }
+                    _ => {
+                        self.end(login, life).await?;
+                        return Ok(Rotation::Ended);
+                    }
+                },
+            };
+            match written {
+                Ok(true) => return Ok(Rotation::Next(serial + 1)),
+                Ok(false) => {}
+                // It may have been written. A client that repeats its request after the grace period would end the login.
+                Err(_) if failures + 1 < FAILURES_MAX => failures += 1,
+                Err(error) => return Err(error),
             }
         }
         Err(StateError::Unreachable {
@@ -119,9 +125,11 @@ fn parse(record: &[u8]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::state::Memory;
+    use crate::state::testing::{Asked, Fronted, StandIn};
+    use crate::state::{Memory, StateFuture};
 
     const LIFE: Duration = Duration::from_secs(3600);
 
@@ -148,6 +156,36 @@ mod tests {
         assert_eq!(used(1, 205).await, Rotation::Next(2));
         assert_eq!(used(1, 211).await, Rotation::Ended);
         assert_eq!(used(2, 212).await, Rotation::Ended);
+    }
+
+    /// A state whose first change of a value fails.
+    #[derive(Debug)]
+    struct Failing(Memory, AtomicBool);
+
+    impl StandIn for Failing {
+        fn store(&self) -> &Memory {
+            &self.0
+        }
+
+        fn instead<'a, T: Send + 'a>(&'a self, asked: Asked) -> Option<StateFuture<'a, T>> {
+            if asked != Asked::Swap || self.1.swap(true, Ordering::Relaxed) {
+                return None;
+            }
+            let within = Duration::from_millis(100);
+            let failed = Err(StateError::TooSlow { within });
+            Some(Box::pin(std::future::ready(failed)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_that_failed_is_tried_again() {
+        let memory = Memory::new(1024 * 1024);
+        let failing = Arc::new(Fronted(Failing(memory, AtomicBool::default())));
+        let once = SingleUse::new(SharedState::new(failing, Duration::from_secs(1)));
+        let used = async |serial, now| once.rotate("a", serial, now, LIFE).await.expect("stored");
+        assert_eq!(used(0, 100).await, Rotation::Next(1));
+        assert_eq!(used(1, 200).await, Rotation::Next(2));
+        assert_eq!(used(2, 300).await, Rotation::Next(3));
     }
 
     #[tokio::test]

@@ -99,6 +99,19 @@ pub(super) fn error(text: &str) -> String {
     document("Login failed", &body)
 }
 
+/// Returns a page that says why the request of a client failed, with a link that reports that to the client.
+pub(super) fn error_of_client(text: &str, url: &url::Url) -> String {
+    let body = format!(
+        "<h1>Login failed</h1><p>{}</p>\
+         <p>The application at <strong>{host}</strong> sent the request. Continue only if you know it.</p>\
+         <p><a href=\"{}\" rel=noreferrer>Return to {host}</a></p>",
+        escaped(text),
+        escaped(url.as_str()),
+        host = escaped(url.host_str().unwrap_or_default()),
+    );
+    document("Login failed", &body)
+}
+
 /// Returns a document with the style of all pages. `body` is HTML, and `title` plain text without markup.
 pub fn document(title: &str, body: &str) -> String {
     format!(

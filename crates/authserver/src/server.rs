@@ -56,11 +56,11 @@ pub struct AuthorizationServer {
     pub(super) metrics: Metrics,
 }
 
-/// Scopes that clients may ask for, and the metadata document with them.
+/// Scopes that clients may ask for, and the metadata documents with them.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) scopes: Vec<String>,
-    pub(super) metadata: String,
+    pub(super) metadata: metadata::Documents,
 }
 
 impl Offer {
@@ -69,7 +69,7 @@ impl Offer {
         scopes.sort();
         scopes.dedup();
         Self {
-            metadata: metadata::document(issuer, &scopes, config),
+            metadata: metadata::Documents::new(issuer, &scopes, config),
             scopes,
         }
     }

@@ -10,8 +10,13 @@ mod races;
 mod visit;
 
 use flow::{CLIENT_REDIRECT, Flow, VERIFIER};
+use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::net::{Client, Guard};
 
 #[tokio::test]
 async fn auth_a_client_registers_logs_in_calls_and_refreshes() {
@@ -112,16 +117,90 @@ async fn accounts_that_are_not_listed_do_not_get_in() {
     assert_eq!(flow::query(&back, "code"), None);
 }
 
+/// After a restart, all users of a client refresh before its document is there again.
+#[tokio::test]
+async fn requests_of_one_client_share_a_fetch_of_its_document() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let id = format!("http://{address}/client.json");
+    let document = json!({"client_id": id, "redirect_uris": [CLIENT_REDIRECT]}).to_string();
+    let mut flow = Flow::start().await;
+    flow.server.is_local = true;
+    let web = Client::builder(Guard::public().allow_loopback()).build();
+    flow.server.web = web.expect("a client");
+    let serve_once = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("a byte"));
+        }
+        let length = document.len();
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{document}");
+        stream.write_all(response.as_bytes()).await.expect("sent");
+    };
+    let pages = join_all((0..30).map(|_| flow.authorize(&id, &[])));
+    let (pages, ()) = tokio::join!(pages, serve_once);
+    for page in pages {
+        assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    }
+}
+
+#[tokio::test]
+async fn the_main_endpoint_has_other_names() {
+    let flow = Flow::start().await;
+    let main = |path: &str| {
+        let url = format!("https://mcp.example.com{path}");
+        let resource = flow.server.resource(Some(&url));
+        resource.is_ok_and(|resource| resource == "https://mcp.example.com/mcp")
+    };
+    for path in ["", "/", "/mcp", "/mcp/", "/sse", "/mcp/sse"] {
+        assert!(main(path), "{path}");
+    }
+    for path in [".evil", ".evil/sse", "/other", "/mcp/small", "/sse/x"] {
+        assert!(!main(path), "{path}");
+    }
+}
+
+/// RFC 6749, section 3.3. Claude requests `claudeai` or `offline_access` at every server, `mcp-remote` `openid email profile`.
+#[tokio::test]
+async fn scopes_that_are_not_offered_are_ignored() {
+    let flow = Flow::with(|config| config.scopes.push("files:write".to_owned())).await;
+    let client = flow.register().await;
+    for (requested, granted) in [
+        ("", "files:read files:write"),
+        ("claudeai", "files:read files:write"),
+        (" offline_access", "files:read files:write"),
+        ("openid email profile", "files:read files:write"),
+        ("openid files:read admin files:read", "files:read"),
+    ] {
+        let code = flow.log_in_for(&client, requested).await;
+        let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+        assert_eq!(tokens["scope"], granted, "{requested}");
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("client_id", &*client),
+            (
+                "refresh_token",
+                tokens["refresh_token"].as_str().expect("a token"),
+            ),
+            ("scope", requested),
+        ];
+        let refreshed = flow.token(&fields).await.expect("tokens");
+        assert_eq!(refreshed["scope"], granted, "{requested}");
+    }
+}
+
 #[tokio::test]
 async fn scopes_of_changed_rules_are_offered_at_once() {
     let flow = Flow::start().await;
     let client = flow.register().await;
     let wanted = [("scope", "files:read files:write")];
+    let asked = "<dd>files:read, files:write</dd>";
     let page = flow.authorize(&client, &wanted).await;
-    assert_eq!(page.status, StatusCode::SEE_OTHER, "invalid_scope");
+    assert!(!page.html.contains(asked), "{}", page.html);
     flow.server.offer_scopes(vec!["files:write".to_owned()]);
     let page = flow.authorize(&client, &wanted).await;
-    assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    assert!(page.html.contains(asked), "{}", page.html);
     let (_, text) = flow.get("/.well-known/oauth-authorization-server").await;
     let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let offered = json!(["files:read", "files:write"]);
@@ -140,6 +219,31 @@ async fn metadata_lists_what_there_is() {
         json!(["S256"])
     );
     assert_eq!(document["scopes_supported"], json!(["files:read"]));
-    let (status, _) = flow.get("/.well-known/openid-configuration/mcp").await;
+    let (status, text) = flow.get("/.well-known/openid-configuration/mcp").await;
     assert_eq!(status, StatusCode::OK);
+    // OpenID Connect Discovery 1.0, section 3: clients reject a document without these.
+    let openid: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for member in [
+        "jwks_uri",
+        "response_types_supported",
+        "subject_types_supported",
+        "id_token_signing_alg_values_supported",
+    ] {
+        assert!(!openid[member].is_null(), "{member}");
+    }
+    assert_eq!(openid["issuer"], document["issuer"]);
+}
+
+/// RFC 7009, section 2.2.1: the client must not believe that the token has ended.
+#[tokio::test]
+async fn access_tokens_cannot_be_revoked() {
+    let flow = Flow::start().await;
+    let client = flow.register().await;
+    let code = flow.log_in(&client).await;
+    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    let access = tokens["access_token"].as_str().expect("a token");
+    let fields = [("token", access), ("client_id", &client)];
+    let (status, error) = flow.post("/revoke", &fields).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert_eq!(error["error"], "unsupported_token_type");
 }

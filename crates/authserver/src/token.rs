@@ -23,6 +23,7 @@ use super::server::AuthorizationServer;
 use super::text::random_text;
 use crate::auth::{DpopProof, DpopRequest};
 use crate::state::StateError;
+use crate::telemetry::LogInterval;
 
 /// Bounds of a PKCE verifier, in bytes (RFC 7636, section 4.1).
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
@@ -66,9 +67,16 @@ impl AuthorizationServer {
     pub(super) async fn revoke(&self, form: Form<'_>, now: u64) -> Result<(), OAuthError> {
         let parameters = Parameters::read(form.body)?;
         let client = self.authenticate(form, &parameters, now).await?;
-        let token = parameters.required("token", PARAMETERS_MAX_BYTES)?;
-        let token: Option<RefreshToken> = sealed::open(&self.ring, &self.issuer, token, now);
+        let shown = parameters.required("token", PARAMETERS_MAX_BYTES)?;
+        let token: Option<RefreshToken> = sealed::open(&self.ring, &self.issuer, shown, now);
         match token.filter(|token| token.client_id == client.id) {
+            // The form of an access token (RFC 7009, section 2.2.1).
+            None if shown.bytes().filter(|byte| *byte == b'.').count() == 2 => {
+                Err(OAuthError::new(
+                    "unsupported_token_type",
+                    "access tokens cannot be revoked and expire soon; revoke the refresh token",
+                ))
+            }
             None => Ok(()),
             Some(token) => {
                 let life = Duration::from_secs(token.expires.saturating_sub(now) + 1);
@@ -104,7 +112,7 @@ impl AuthorizationServer {
                 (id, parameters.get("client_secret"))
             }
         };
-        let client = self.client(id, now).await?;
+        let client = self.client(id, form.limits, now).await?;
         self.attempts.check(&client, secret, form.limits)?;
         Ok(client)
     }
@@ -256,7 +264,7 @@ impl AuthorizationServer {
         }
         let scopes = match parameters.get("scope") {
             None => token.scopes.clone(),
-            Some(requested) => narrowed(&token.scopes, requested)?,
+            Some(requested) => self.narrowed(&token.scopes, requested)?,
         };
         if let Some(resource) = parameters.within("resource", URI_MAX_BYTES)?
             && self.resource(Some(resource))? != token.resource
@@ -290,6 +298,30 @@ impl AuthorizationServer {
                 };
                 self.issue(&next, &scopes, now)
             }
+        }
+    }
+
+    /// Returns the granted scopes that a refresh requests, or all of them if it requests none of those. Scopes that are not
+    /// offered here are ignored, as in authorization requests.
+    fn narrowed(&self, granted: &[String], requested: &str) -> Result<Vec<String>, OAuthError> {
+        let offer = self.offer.load();
+        let mut kept: Vec<String> = Vec::new();
+        for scope in requested.split_ascii_whitespace().map(str::to_owned) {
+            if kept.contains(&scope) {
+                continue;
+            }
+            if granted.contains(&scope) {
+                kept.push(scope);
+            } else if offer.scopes.contains(&scope) {
+                return Err(OAuthError::new(
+                    "invalid_scope",
+                    "a requested scope was not granted at the login; start a new authorization request",
+                ));
+            }
+        }
+        match kept.is_empty() {
+            true => Ok(granted.to_vec()),
+            false => Ok(kept),
         }
     }
 
@@ -373,25 +405,6 @@ impl AuthorizationServer {
     }
 }
 
-/// Returns the scopes of a narrower request.
-fn narrowed(granted: &[String], requested: &str) -> Result<Vec<String>, OAuthError> {
-    let requested: Vec<String> = requested
-        .split_ascii_whitespace()
-        .map(str::to_owned)
-        .collect();
-    let is_granted = |scope: &String| granted.contains(scope) || scope == "offline_access";
-    if !requested.iter().all(is_granted) {
-        return Err(OAuthError::new(
-            "invalid_scope",
-            "a requested scope was not granted at the login; start a new authorization request",
-        ));
-    }
-    let kept = requested
-        .into_iter()
-        .filter(|scope| granted.contains(scope));
-    Ok(kept.collect())
-}
-
 /// Returns true if a PKCE challenge is the digest of a verifier (RFC 7636, section 4.6).
 fn is_challenge_of(challenge: &str, verifier: &str) -> bool {
     let is_unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
@@ -426,7 +439,10 @@ fn basic(headers: &HeaderMap) -> Result<Option<(String, String)>, OAuthError> {
 
 #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
 pub(super) fn away(error: StateError) -> OAuthError {
-    tracing::warn!(%error, "cannot record a used code or refresh token");
+    static LINES: LogInterval = LogInterval::new(Duration::from_secs(60));
+    if LINES.passes() {
+        tracing::warn!(%error, "cannot record used codes and refresh tokens; logins are rejected (logged once a minute)");
+    }
     OAuthError::unavailable("the server cannot record the request now; try again")
 }
 

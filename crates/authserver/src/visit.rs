@@ -106,6 +106,10 @@ impl AuthorizationServer {
     }
 }
 
+/// Cookies that a browser may have. Pages that it requests at the same time, before it has one, each set one: by names of
+/// their own they do not replace each other.
+const BROWSER_COOKIES_MAX: u8 = 32;
+
 /// The cookie that binds a login to a browser.
 #[derive(Clone, Copy, Debug)]
 pub struct BrowserCookie {
@@ -117,16 +121,14 @@ pub struct BrowserCookie {
 pub struct Browser {
     /// Digest of the cookie's value.
     pub digest: String,
-    /// The header that sets the cookie, if the browser does not have it yet.
-    set: Option<String>,
+    /// The header that sets the cookie.
+    set: String,
 }
 
 impl Browser {
-    /// Makes the browser keep the cookie.
+    /// Makes the browser keep the cookie, for longer than the login that begins now can last.
     pub fn set_on(&self, response: &mut Response<Body>) {
-        if let Some(cookie) = &self.set
-            && let Ok(value) = HeaderValue::from_str(cookie)
-        {
+        if let Ok(value) = HeaderValue::from_str(&self.set) {
             response.headers_mut().insert(SET_COOKIE, value);
         }
     }
@@ -140,42 +142,42 @@ impl BrowserCookie {
 
     /// Returns the browser of a request. One without a cookie gets one.
     pub fn of_or_new(self, headers: &HeaderMap) -> Browser {
-        if let Some(known) = self.value(headers) {
-            return Browser {
-                digest: text_digest(known),
-                set: None,
-            };
-        }
-        let new = random_text();
+        let known = self.values(headers).next().map(str::to_owned);
+        let value = known.unwrap_or_else(random_text);
         let secure = if self.is_secure { "; Secure" } else { "" };
-        let name = self.name();
+        let name = self.name(slot_of(&value));
         Browser {
-            digest: text_digest(&new),
-            set: Some(format!(
-                "{name}={new}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}"
-            )),
+            digest: text_digest(&value),
+            set: format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}"),
         }
     }
 
     /// Returns true if the browser of a request has the cookie with this digest.
     pub fn is_of(self, headers: &HeaderMap, digest: &str) -> bool {
-        self.value(headers)
-            .is_some_and(|value| text_digest(value) == digest)
+        self.values(headers)
+            .any(|value| text_digest(value) == digest)
     }
 
-    /// Returns the value of the cookie, if it has the right form and is there once.
-    fn value(self, headers: &HeaderMap) -> Option<&str> {
-        let value = cookie(headers, self.name());
-        value.filter(|value| value.len() == COOKIE_LEN)
+    /// Returns the values of the cookies that have the right form and are there once.
+    fn values(self, headers: &HeaderMap) -> impl Iterator<Item = &str> {
+        (0..BROWSER_COOKIES_MAX).filter_map(move |slot| {
+            let value = cookie(headers, &self.name(slot))?;
+            (value.len() == COOKIE_LEN && slot_of(value) == slot).then_some(value)
+        })
     }
 
-    /// Name of the cookie. The prefix keeps other hosts and plain HTTP from setting it.
-    fn name(self) -> &'static str {
+    /// Name of a cookie. The prefix keeps other hosts and plain HTTP from setting it.
+    fn name(self, slot: u8) -> String {
         match self.is_secure {
-            true => "__Host-longshore-login",
-            false => "longshore-login",
+            true => format!("__Host-longshore-login-{slot}"),
+            false => format!("longshore-login-{slot}"),
         }
     }
+}
+
+/// Returns the number in the name of a browser's cookie.
+fn slot_of(value: &str) -> u8 {
+    value.bytes().fold(0, u8::wrapping_add) % BROWSER_COOKIES_MAX
 }
 
 /// Cookies that hold the sealed state of a login at another issuer. So the URLs of the login carry only its ID, as many
@@ -197,6 +199,13 @@ impl LoginStateCookie {
     /// Returns the state of the login with this ID, unless a later one has replaced it. It may be that of another login.
     pub fn state(self, headers: &HeaderMap, id: &str) -> Option<String> {
         cookie(headers, &self.name(id)).map(str::to_owned)
+    }
+
+    /// Returns true if the state of a login with this ID would replace no other one in the browser.
+    pub fn is_free(self, headers: &HeaderMap, id: &str) -> bool {
+        let name = self.name(id);
+        let mut names = cookies(headers).map(|(name, _)| name);
+        names.all(|known| known != name)
     }
 
     /// Makes the browser keep the state of a login for a time in seconds. With 0 seconds, it forgets it.
@@ -221,17 +230,18 @@ impl LoginStateCookie {
 
 /// Returns the value of a cookie, if it is base64url and there once.
 fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let lines = headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok());
-    let mut values = lines.flat_map(|line| line.split(';')).filter_map(|pair| {
-        let (known, value) = pair.trim().split_once('=')?;
-        (known == name).then_some(value)
-    });
+    let mut values = cookies(headers).filter_map(|(known, value)| (known == name).then_some(value));
     let value = values.next()?;
     let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     (value.bytes().all(is_base64) && values.next().is_none()).then_some(value)
+}
+
+/// Returns all cookies, by name.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let lines = headers.get_all(COOKIE).iter();
+    let lines = lines.filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';'));
+    pairs.filter_map(|pair| pair.trim().split_once('='))
 }
 
 /// Returns scheme, host and port of a URL, as the header `Origin` names them. Empty for what is not a URL.

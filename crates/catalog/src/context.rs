@@ -14,6 +14,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::notifier::Notifier;
 use super::provided::Provided;
@@ -54,6 +55,9 @@ pub struct CallContext {
     /// Time limit of the call; `None` for no limit.
     #[doc(hidden)]
     pub timeout: Option<Duration>,
+    /// End of that time, once the call has had to wait for something.
+    #[doc(hidden)]
+    pub deadline: OnceLock<Instant>,
     #[doc(hidden)]
     pub outlet: Notifier,
     #[doc(hidden)]
@@ -92,6 +96,7 @@ impl CallContext {
             extensions: None,
             state: OnceLock::new(),
             timeout: None,
+            deadline: OnceLock::new(),
             outlet: Notifier::default(),
             replay: ReplaySession::default(),
             onward: TraceLink::default(),
@@ -113,6 +118,7 @@ impl CallContext {
             extensions,
             state,
             timeout: _,
+            deadline,
             outlet,
             replay,
             onward,
@@ -125,6 +131,7 @@ impl CallContext {
         *headers = None;
         *extensions = None;
         drop(state.take());
+        deadline.take();
         outlet.vacate();
         replay.vacate();
         onward.carried = None;
@@ -243,6 +250,19 @@ impl CallContext {
     pub fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
         if !self.replay.is_muted() {
             self.outlet.log(level, data);
+        }
+    }
+
+    /// Forwards a log message of another server.
+    #[doc(hidden)]
+    pub fn forward_log<T: Serialize + ?Sized>(
+        &self,
+        logger: Option<&str>,
+        level: LogLevel,
+        data: &T,
+    ) {
+        if !self.replay.is_muted() {
+            self.outlet.log_as(logger, level, data);
         }
     }
 

@@ -155,6 +155,16 @@ impl Notifier {
 
     /// Sends a log message, if the caller wants messages of its level (LOG-02).
     pub fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> bool {
+        self.log_as(None, level, data)
+    }
+
+    /// Sends a log message like [`log`](Self::log), with the name of its logger.
+    pub fn log_as<T: Serialize + ?Sized>(
+        &self,
+        logger: Option<&str>,
+        level: LogLevel,
+        data: &T,
+    ) -> bool {
         if self.wanted.log_level.is_none_or(|least| level < least) {
             return false;
         }
@@ -176,7 +186,12 @@ impl Notifier {
         let mut out =
             br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":""#.to_vec();
         out.extend_from_slice(level.as_str().as_bytes());
-        out.extend_from_slice(br#"","data":"#);
+        out.push(b'"');
+        if let Some(logger) = logger {
+            out.extend_from_slice(br#","logger":"#);
+            push_string(&mut out, logger);
+        }
+        out.extend_from_slice(br#","data":"#);
         out.extend_from_slice(data.as_bytes());
         out.extend_from_slice(b"}}");
         queue.push(out.into(), self.wanted.room);
@@ -347,6 +362,13 @@ mod tests {
             ]
         );
         assert!(!Notifier::default().log(LogLevel::Emergency, "unasked"));
+        assert!(outlet.log_as(Some("a\"b"), LogLevel::Error, "x"));
+        assert_eq!(
+            said(&outlet),
+            [
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"a\"b","data":"x"}}"#
+            ]
+        );
     }
 
     #[tokio::test(start_paused = true)]

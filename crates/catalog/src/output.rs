@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::catalog::{ClientRequestError, InvalidArguments};
+use crate::net::with_causes;
 use crate::protocol::{ClientAbility, Content};
 
 /// Result of a call: content for the model, and optionally a structured value.
@@ -110,7 +111,8 @@ impl Output {
 
 /// Error of a call. It becomes a result with `isError: true`, which the model reads and may act on.
 ///
-/// Any error converts into one with `?`; its `Display` is what the model is told. Where that would tell
+/// Any [`Error`] converts into one with `?`; its `Display` is what the model is told. `anyhow::Error` and `Box<dyn Error>` do
+/// not implement that trait: a function with `#[tool]` returns them as its own error type instead. Where the text would tell
 /// too much, say it in your own words and keep the cause for the log:
 ///
 /// ```
@@ -224,6 +226,7 @@ impl ToolError {
             Some(of_client) => Self::from(of_client.clone()),
             None => Self {
                 foreign: true,
+                source: error.source().map(|cause| with_causes(cause).into()),
                 ..Self::new(error.to_string())
             },
         }

@@ -5,6 +5,7 @@ mod listener;
 mod options;
 mod arguments;
 mod form;
+mod pretty;
 mod reach;
 mod shown;
 
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 
 use self::arguments::Written;
 pub(super) use self::form::Person;
+use self::pretty::pretty;
 use self::reach::{connected, connected_silently};
 pub(super) use self::reach::{find, url_of};
 use self::shown::{block, blocks, contents_of, tables};
@@ -33,7 +35,7 @@ use listener::Terminal;
 pub(super) use options::{
     Answers, CREDENTIALS, CallArgs, Kind, ListArgs, PromptArgs, ReadArgs, ServerArgs,
 };
-pub(super) use text::{clean, shell_word};
+pub(super) use text::{clean, pretty_json, shell_word};
 
 /// Time after which a progress bar is drawn.
 const BAR_AFTER: Duration = Duration::from_secs(1);
@@ -85,7 +87,8 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
             );
         }
         let all = Value::Object(all);
-        Ok(PrintedResult::of(view, &all, |paint| tables(&all, paint)))
+        let json = all.to_string();
+        Ok(PrintedResult::of(view, &json, |paint| tables(&all, paint)))
     })
 }
 
@@ -111,7 +114,7 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
             let params = params
                 .with("name", &*args.tool)
                 .with("arguments", arguments);
-            let result = match ask(client, view, Method::ToolsCall.as_str(), params).await {
+            let (result, json) = match ask(client, view, Method::ToolsCall.as_str(), params).await {
                 Err(ClientError::Rpc(error)) => {
                     let known = names(client, Method::ToolsList.as_str(), "tools", "name").await;
                     return Err(Stop::Refused(error, meant(&args.tool, &known)));
@@ -137,7 +140,7 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
                     let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
                     format!("the tool reported an error{hint}")
                 }),
-                ..PrintedResult::of(view, &result, |paint| blocks(&result, paint))
+                ..PrintedResult::of(view, json.get(), |paint| blocks(&result, &json, paint))
             })
         },
     )
@@ -146,14 +149,14 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
 pub(super) fn read(args: &ReadArgs) -> Result<(), Failure> {
     with_client(&args.server, None, async |client, view| {
         let params = Params::new().with("uri", &*args.uri);
-        let result = match ask(client, view, Method::ResourcesRead.as_str(), params).await {
+        let (result, json) = match ask(client, view, Method::ResourcesRead.as_str(), params).await {
             Err(ClientError::Rpc(error)) => {
                 let known = names(client, Method::ResourcesList.as_str(), "resources", "uri").await;
                 return Err(Stop::Refused(error, meant(&args.uri, &known)));
             }
             result => result?,
         };
-        Ok(PrintedResult::of(view, &result, |paint| {
+        Ok(PrintedResult::of(view, json.get(), |paint| {
             let contents = result["contents"].as_array().into_iter().flatten();
             contents.map(|one| contents_of(one, paint)).collect()
         }))
@@ -166,14 +169,14 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
         let params = Params::new()
             .with("name", &*args.prompt)
             .with("arguments", arguments);
-        let result = match ask(client, view, Method::PromptsGet.as_str(), params).await {
+        let (result, json) = match ask(client, view, Method::PromptsGet.as_str(), params).await {
             Err(ClientError::Rpc(error)) => {
                 let known = names(client, Method::PromptsList.as_str(), "prompts", "name").await;
                 return Err(Stop::Refused(error, meant(&args.prompt, &known)));
             }
             result => result?,
         };
-        Ok(PrintedResult::of(view, &result, |paint| {
+        Ok(PrintedResult::of(view, json.get(), |paint| {
             let messages = result["messages"].as_array().into_iter().flatten();
             messages
                 .map(|message| {
@@ -236,10 +239,10 @@ struct PrintedResult {
 }
 
 impl PrintedResult {
-    fn of(view: View, result: &Value, shown: impl FnOnce(Paint) -> String) -> Self {
+    fn of(view: View, json: &str, shown: impl FnOnce(Paint) -> String) -> Self {
         let text = match view.people {
             true => shown(view.paint),
-            false => format!("{result:#}\n"),
+            false => format!("{}\n", pretty(json)),
         };
         Self { text, failed: None }
     }
@@ -280,12 +283,13 @@ fn mirrored(tool: &Value) -> Result<Vec<HeaderParameter>, String> {
     })
 }
 
+/// Sends a request, and returns its result as a tree and as text.
 async fn ask(
     client: &Client,
     view: View,
     method: &'static str,
     params: Params,
-) -> Result<Value, ClientError> {
+) -> Result<(Value, Box<RawValue>), ClientError> {
     let listener = (view.people || view.answers.is_some()).then(|| {
         let terminal = Terminal {
             people: view.people,
@@ -296,7 +300,9 @@ async fn ask(
         Arc::new(terminal) as Arc<dyn Listener>
     });
     let result: Box<RawValue> = client.request(method, params, listener, None).await?;
-    serde_json::from_str(result.get()).map_err(|error| ClientError::Protocol(error.to_string()))
+    let tree = serde_json::from_str(result.get());
+    let tree = tree.map_err(|error| ClientError::Protocol(error.to_string()))?;
+    Ok((tree, result))
 }
 
 /// Returns a tool's listed definition, or null if it is not listed.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Failure;
+use super::client::shell_word;
 use super::output::{self, root_url};
 use crate::app::AppError;
 use crate::environment::Probe;
@@ -205,10 +206,7 @@ fn write(folder: &Path, files: &[Written]) -> Result<(), Failure> {
 }
 
 fn next(folder: &Path, rust: bool) -> String {
-    let quoted = |path: &Path| match path.to_string_lossy() {
-        path if path.contains(char::is_whitespace) => format!("\"{path}\""),
-        path => path.into_owned(),
-    };
+    let quoted = |path: &Path| shell_word(&path.to_string_lossy());
     if !rust {
         let file = folder.join("longshore.yaml");
         let file = quoted(file.strip_prefix(".").unwrap_or(&file));

@@ -1,11 +1,7 @@
 //! Output for people: banner, log and errors, all on standard error. Standard output is for data.
-#![expect(
-    clippy::print_stderr,
-    reason = "this is the one place that talks to people"
-)]
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
@@ -85,6 +81,15 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
     Ok(Level(handle))
 }
 
+/// Checks the settings of the log.
+///
+/// # Errors
+///
+/// The level is invalid.
+pub(super) fn check_logging(config: &LogConfig) -> Result<(), AppError> {
+    filter(&config.level).map(drop)
+}
+
 /// Starts logging for a command that is the client of a program: what that writes to standard error, and warnings.
 pub(super) fn show_programs(config: &LogConfig) -> Result<(), AppError> {
     let mut config = config.clone();
@@ -155,10 +160,7 @@ pub(super) fn print_banner(bound: &BoundServer, address: SocketAddr) {
         None => Page::Unwanted,
     };
     let metrics = bound.admin_address().map(|admin| root_url("http", admin));
-    eprintln!(
-        "{}",
-        greeting(&root, address, &bound.offering(), page, metrics)
-    );
+    remark(&greeting(&root, address, &bound.offering(), page, metrics));
 }
 
 /// Returns the URL of the server on this machine.
@@ -176,20 +178,20 @@ pub(super) fn root_url(scheme: &str, address: SocketAddr) -> String {
 pub(super) fn greet_at_file(path: &std::path::Path, offering: &str) {
     let version = env!("CARGO_PKG_VERSION");
     let path = path.display();
-    eprintln!(
+    remark(&format_args!(
         "\n  Longshore {version} serves {offering} at {path}\n\n  \
            try it   curl --unix-socket {path} http://localhost/health\n  \
            stop     Ctrl-C\n"
-    );
+    ));
 }
 
 /// Explains the stdio transport to a person who started the server in a terminal.
 pub(super) fn greet_over_stdio(tools: usize) {
     if io::stdin().is_terminal() {
         let tools = counted(tools);
-        eprintln!(
+        remark(&format_args!(
             "longshore serves {tools} over standard input and output: it waits for lines of JSON, and ends with Ctrl-D"
-        );
+        ));
     }
 }
 
@@ -251,15 +253,15 @@ pub(super) fn counted(tools: usize) -> String {
     }
 }
 
-/// Prints a remark beside the output of a command.
+/// Prints a remark beside the output of a command. A standard error that is closed is not an error.
 pub(super) fn remark(text: &dyn Display) {
-    eprintln!("{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints the error that ends the program.
 pub(super) fn complain(error: &dyn Display, audience: Audience) {
     match audience {
-        Audience::People => eprintln!("longshore: {error}"),
+        Audience::People => remark(&format_args!("longshore: {error}")),
         // Bypasses the log, which may be off.
         Audience::Programs => {
             let line = serde_json::json!({
@@ -268,7 +270,7 @@ pub(super) fn complain(error: &dyn Display, audience: Audience) {
                 "message": error.to_string(),
                 "target": "longshore",
             });
-            eprintln!("{line}");
+            remark(&line);
         }
     }
 }

@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
-use super::{Failure, config};
+use super::{Failure, config, output};
 use crate::app::{App, AppError};
-use crate::auth::{Access, Kind, Principal};
+use crate::auth::{Access, Kind, Principal, PrincipalKind};
 use crate::environment::Probe;
 use longshore_app::config::{Config, Flags};
 
@@ -24,7 +24,7 @@ pub(super) struct PolicyArgs {
 enum PolicyCommand {
     /// Check whether a caller may see and use an item, and print the deciding rule; exit code 1 if not
     Check {
-        /// Caller: key:ci, user:alice, oauth:id.example.com#alice, anonymous, local
+        /// Caller: key:ci, user:alice, cert:robot, oauth:id.example.com#alice, anonymous, local
         #[arg(long = "as", value_name = "SUBJECT")]
         subject: String,
         /// Group of the caller, in addition to configured ones; may be repeated
@@ -59,6 +59,7 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
     if settings.toolsets.is_empty() {
         settings.toolsets.push("demo".to_owned());
     }
+    let anonymous = settings.auth.anonymous.clone();
     let rules = App::new().config(settings).policy()?;
     match args.command {
         PolicyCommand::Classify => {
@@ -91,6 +92,7 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
                 (_, true) => Kind::Prompt,
                 _ => Kind::Tool,
             };
+            check_subject(&subject, anonymous.as_deref())?;
             let claims = claims.iter().map(|claim| {
                 let pair = claim.split_once('=').ok_or_else(|| {
                     AppError::Arguments(format!("--claim {claim:?} is not of the form NAME=VALUE"))
@@ -98,7 +100,13 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
                 pair.map(|(name, value)| (name.to_owned(), Value::from(value)))
             });
             let claims = claims.collect::<Result<Map<_, _>, AppError>>()?;
-            let principal = with(rules.principal(&subject), groups, scopes, claims);
+            let principal = rules.principal(&subject);
+            if subject.starts_with("key:") && principal.kind() != PrincipalKind::ApiKey {
+                output::remark(&format!(
+                    "{subject}: the configuration has no API key of this name; it is checked without scopes and groups of its own"
+                ));
+            }
+            let principal = with(principal, groups, scopes, claims);
             let Some(decision) = rules.decide(&principal, kind, &name) else {
                 config::print(&format!("no: the {} does not exist\n", word(kind)))?;
                 return Ok(false);
@@ -127,6 +135,21 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
     }
 }
 
+/// Checks that the name is one that authentication gives to callers.
+fn check_subject(subject: &str, anonymous: Option<&str>) -> Result<(), AppError> {
+    let is_plain = ["local", "anonymous"].contains(&subject) || anonymous == Some(subject);
+    let is_of_kind = subject.split_once(':').is_some_and(|(kind, name)| {
+        matches!(kind, "key" | "oauth" | "cert" | "user") && !name.is_empty()
+    });
+    match is_plain || is_of_kind {
+        true => Ok(()),
+        false => Err(AppError::Arguments(format!(
+            "--as is {subject:?}, which no caller is called; write key:NAME, user:NAME, cert:NAME, oauth:ISSUER#SUBJECT, local or {}",
+            anonymous.unwrap_or("anonymous")
+        ))),
+    }
+}
+
 fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Tool => "tool",
@@ -152,4 +175,26 @@ fn with(
         .with_groups(all_groups)
         .with_scopes(all_scopes)
         .with_claims(claims)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_have_names_of_a_known_kind() {
+        for subject in [
+            "key:ci",
+            "user:a:b",
+            "cert:x",
+            "oauth:id.example.com#a",
+            "local",
+            "guest",
+        ] {
+            assert!(check_subject(subject, Some("guest")).is_ok(), "{subject}");
+        }
+        for subject in ["foo:bar", "alice", "key:", "", "Key:ci"] {
+            assert!(check_subject(subject, None).is_err(), "{subject}");
+        }
+    }
 }

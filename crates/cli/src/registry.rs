@@ -9,7 +9,7 @@ use comfy_table::Cell;
 use serde_json::{Value, json};
 
 use super::Failure;
-use super::client::{clean, of_server};
+use super::client::{clean, of_server, pretty_json};
 use super::config::print;
 use super::output;
 use super::run::trust_ca_of_variable;
@@ -89,7 +89,7 @@ pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
                 .map_err(failed)?;
             if args.json || !io::stdout().is_terminal() {
                 let found: Vec<Value> = found.iter().map(as_json).collect();
-                print(&format!("{:#}\n", Value::from(found)))
+                print(&pretty_json(&Value::from(found)))
             } else {
                 print(&listed(&found))
             }
@@ -105,7 +105,7 @@ pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
                 .block_on(registry.server(&name, &version))
                 .map_err(failed)?;
             if args.json {
-                return print(&format!("{answer:#}\n"));
+                return print(&pretty_json(&answer));
             }
             let server = described(&answer).map_err(failed)?;
             let preference = match package {

@@ -12,7 +12,7 @@ use super::output::{self, Audience};
 use super::{RunArgs, log};
 #[cfg(target_os = "linux")]
 use super::{page_release, reaper};
-use crate::app::{App, AppError, MainError, Signals, stop_signal};
+use crate::app::{App, AppError, MainError, Signals, stop_signal, survive_hangups};
 use crate::environment::Probe;
 #[cfg(target_os = "linux")]
 use crate::net;
@@ -48,9 +48,12 @@ pub(super) fn load(settings: impl Into<Flags>) -> Result<Arc<Loaded>, MainError>
     Ok(Loaded::read(&flags, Probe::real()).map_err(AppError::from)?)
 }
 
+/// Variable that names a file with CA certificates.
+pub(super) const CA_FILE: &str = "LONGSHORE_CA_FILE";
+
 /// Trusts the CA certificates of the variable `LONGSHORE_CA_FILE`, for commands that read no configuration.
 pub(super) fn trust_ca_of_variable() -> Result<(), MainError> {
-    let file = Probe::real().variable("LONGSHORE_CA_FILE");
+    let file = Probe::real().variable(CA_FILE);
     let file = file.filter(|file| !file.is_empty()).map(Path::new);
     Ok(trust_ca_file(file).map_err(AppError::from)?)
 }
@@ -64,6 +67,14 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
     *audience = Audience::of_log(Probe::real());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(AppError::from)?;
+    {
+        let _entered = runtime.enter();
+        survive_hangups();
+    }
     let mut flags: Flags = command.settings.into();
     flags.playground = command.inspect.is_some();
     let loaded = load(flags)?;
@@ -75,10 +86,6 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     if command.reload && !over_http {
         tracing::warn!("--reload is for HTTP: a client at standard input would lose its session");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
     let served = runtime.block_on(async {
         let program = program.clone().filter(|_| over_http);
         let restart = program.is_some().then(|| Arc::new(Notify::new()));

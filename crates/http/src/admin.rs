@@ -1,5 +1,6 @@
 //! Admin port: a second listener that serves only the operator pages.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::acceptor::TOLD_AGAIN_AFTER;
 use super::config::HttpConfig;
@@ -31,7 +32,8 @@ pub struct AdminListener {
     address: SocketAddr,
 }
 
-/// Connections at once; more wait in the backlog.
+/// Maximum number of connections. For one more, the oldest one is closed: a client that does not read its response could
+/// keep its connection for ever.
 const CONNECTIONS_MAX: usize = 64;
 /// Limit for the arrival of a head and for idle connections.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,16 +63,15 @@ impl AdminListener {
             port: self.address.port(),
             ..HttpConfig::default()
         }));
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut open = VecDeque::new();
         let mut reported: Option<Instant> = None;
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let (server, guard) = (Arc::clone(&server), Arc::clone(&guard));
-                    net::spawn(async move {
-                        converse(stream, server, guard).await;
-                        drop(place);
-                    });
+                    make_room(&mut open);
+                    let task = net::spawn(converse(stream, server, guard));
+                    open.push_back(task.abort_handle());
                 }
                 Err(error) => {
                     // The condition recurs twenty times a second while it lasts.
@@ -82,6 +83,19 @@ impl AdminListener {
                 }
             }
         }
+    }
+}
+
+/// Closes the oldest connection if there are too many.
+fn make_room(open: &mut VecDeque<AbortHandle>) {
+    if open.len() < CONNECTIONS_MAX {
+        return;
+    }
+    open.retain(|connection| !connection.is_finished());
+    if open.len() == CONNECTIONS_MAX
+        && let Some(oldest) = open.pop_front()
+    {
+        oldest.abort();
     }
 }
 

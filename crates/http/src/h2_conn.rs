@@ -31,6 +31,9 @@ const WINDOW: u32 = 1024 * 1024;
 const SEND_BUFFER_MAX: usize = 400 * 1024;
 /// Streams of which the client has broken the rules, until the connection is ended for it.
 const BROKEN_STREAMS_MAX: usize = 1024;
+/// Seconds in which a client confirms that it opens no more streams. The end of the connection waits for the ping response
+/// that follows `GOAWAY` (RFC 9113 section 6.8).
+const CONFIRMATION_SECONDS: u32 = 3;
 
 /// An HTTP/2 connection with its service.
 pub(super) struct H2Conn {
@@ -50,6 +53,8 @@ enum Stage {
 struct Open {
     connection: Connection<Socket, Bytes>,
     pulse: Pulse,
+    /// Second from which the connection ends without the client's confirmation, if it is to end.
+    leaves_at: Option<u32>,
 }
 
 /// Reason for which a connection ended early.
@@ -101,7 +106,7 @@ impl H2Conn {
     pub(super) fn retire(&mut self) {
         match &mut self.stage {
             Stage::Greeting(_) => self.retires = true,
-            Stage::Open(open) => open.connection.graceful_shutdown(),
+            Stage::Open(open) => open.retire(self.served.connection()),
         }
     }
 }
@@ -127,10 +132,15 @@ impl Future for H2Conn {
                     served.connection().preface_is_complete();
                     let pulse =
                         Pulse::new(connection.ping_pong(), *ping_seconds, served.connection());
+                    let mut open = Open {
+                        connection,
+                        pulse,
+                        leaves_at: None,
+                    };
                     if *retires {
-                        connection.graceful_shutdown();
+                        open.retire(served.connection());
                     }
-                    *stage = Stage::Open(Box::new(Open { connection, pulse }));
+                    *stage = Stage::Open(Box::new(open));
                 }
             }
         }
@@ -138,20 +148,51 @@ impl Future for H2Conn {
 }
 
 impl Open {
+    /// Stops new streams. The connection ends after the open ones.
+    fn retire(&mut self, state: &ConnectionState) {
+        self.connection.graceful_shutdown();
+        self.leaves_at = Some(state.now() + CONFIRMATION_SECONDS);
+    }
+
+    /// Ends the connection of a client that has not confirmed in time, once it is idle for as long.
+    #[cold]
+    fn leave(&mut self, leaves_at: u32, state: &ConnectionState) {
+        let now = state.now();
+        let is_idle = || {
+            let idle = state.shared().idle_for(now);
+            idle.is_some_and(|seconds| CONFIRMATION_SECONDS <= seconds)
+        };
+        self.leaves_at = if now < leaves_at {
+            Some(leaves_at)
+        } else if is_idle() {
+            self.connection.abrupt_shutdown(Reason::NO_ERROR);
+            None
+        } else {
+            Some(now + 1)
+        };
+        let next = self.leaves_at.unwrap_or(u32::MAX);
+        state.look_again_at(next.min(self.pulse.next));
+    }
+
     #[inline]
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         served: &Rc<ConnService>,
     ) -> Poll<Result<(), H2Error>> {
-        let Self { connection, pulse } = self;
         let state = served.connection();
-        if pulse.is_to_be_felt(state.now()) {
-            pulse.feel(cx, state);
-            if pulse.is_gone {
-                connection.abrupt_shutdown(Reason::NO_ERROR);
+        if self.pulse.is_to_be_felt(state.now()) {
+            self.pulse.feel(cx, state);
+            if self.pulse.is_gone {
+                self.connection.abrupt_shutdown(Reason::NO_ERROR);
             }
         }
+        if let Some(leaves_at) = self.leaves_at {
+            self.leave(leaves_at, state);
+        }
+        let Self {
+            connection, pulse, ..
+        } = self;
         let mut batch = Batch::new();
         loop {
             let result = match connection.poll_accept(cx) {

@@ -68,6 +68,11 @@ impl Layers {
         self.routes.add(path, handler);
     }
 
+    /// Returns true if the application handles a path.
+    pub fn has_route(&self, path: &str) -> bool {
+        self.routes.at(path).is_some()
+    }
+
     /// Serves further paths without authentication. Paths of the server itself take precedence over those of the application.
     pub fn serve_publicly(&mut self, paths: Arc<dyn PublicPaths>) {
         self.public.push(paths);

@@ -38,7 +38,7 @@ pub(super) fn dispatch(
             tokio::spawn(posted);
             Ok(Dispatched::done(accepted()))
         }
-        Err(refusal) => Ok(Dispatched::Ready(refusal)),
+        Err(reply) => Ok(reply.into()),
     }
 }
 

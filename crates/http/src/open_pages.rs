@@ -64,7 +64,12 @@ impl Origin<'_> {
             return Ok(response);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
+        // Without a public URL, the headers of a request determine the document, and a cache would hand it to others.
+        let caching = match self.router.authenticator.has_public_url() {
+            true => "max-age=3600",
+            false => "no-store",
+        };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
         *response.body_mut() = Body::from(Bytes::from(document));
         Ok(response)
     }

@@ -351,7 +351,7 @@ fn auth_row(error: &AuthError) -> Row {
             "A credential is needed: send Authorization: Bearer with a token or an API key",
         ),
         AuthError::Malformed(_) => Row::new(Status::BAD_REQUEST, Reason::CredentialMalformed, ""),
-        AuthError::Invalid(_) | AuthError::InvalidDpopProof(_) => {
+        AuthError::Invalid(_) | AuthError::Expired | AuthError::InvalidDpopProof(_) => {
             Row::new(Status::UNAUTHORIZED, Reason::CredentialInvalid, "")
         }
         AuthError::UseDpopNonce(_) => Row::new(Status::UNAUTHORIZED, Reason::CredentialMissing, ""),

@@ -4,7 +4,7 @@
 use std::task::Context;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -196,9 +196,10 @@ fn json_response(value: &Value) -> Response<Body> {
 
 fn json_text(body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Caches know `Authorization`, but not the other credentials.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response
 }
 

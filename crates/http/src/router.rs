@@ -21,7 +21,7 @@ use super::tls::Tls;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{Authenticator, PrincipalKind};
 use crate::net::{Body, Peer};
-use crate::telemetry::{Refusals, Telemetry};
+use crate::telemetry::{Reason, Refusals, Telemetry};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -189,6 +189,19 @@ impl Router {
         }
         let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
         self.reject(error.into(), (route, &head.uri), client)
+    }
+
+    /// Counts a head that hyper has rejected. One that can be framed in two ways is also recorded.
+    #[cold]
+    pub(super) fn note_invalid_head(&self, connection: &ConnectionState) {
+        let shared = connection.shared();
+        let is_reported = shared.is_ambiguous(connection.request_number());
+        if shared.is_ambiguous(u32::MAX) && !is_reported {
+            let rejection = HttpError::Framing.into();
+            drop(self.reject(rejection, (None, &Uri::default()), Some(shared.peer())));
+        } else {
+            self.refusals.count(Reason::Head);
+        }
     }
 
     /// Client address of a request, taken from the headers of trusted proxies.

@@ -12,7 +12,7 @@ pub struct ServerCardConfig {
     pub name: Option<String>,
     /// Description of at most 100 characters. Default: the title of the server.
     pub description: Option<String>,
-    /// Home page of the server.
+    /// Home page of the server, an `http` or `https` URL.
     pub website_url: Option<String>,
 }
 
@@ -28,6 +28,11 @@ pub enum ServerCardError {
     /// The description is empty or too long.
     #[error("http.server_card.description must have 1 to 100 characters")]
     Description,
+    /// The home page is not a URL of the web.
+    #[error(
+        "http.server_card.website_url is {0:?}; write a whole URL, such as https://example.com/weather"
+    )]
+    WebsiteUrl(String),
     /// No public URL.
     #[error(
         "http.server_card requires http.public_url: the URL at which clients reach this server"
@@ -72,11 +77,25 @@ impl ServerCardConfig {
         if self.description.as_ref().is_some_and(is_long) {
             return Err(ServerCardError::Description);
         }
+        if let Some(url) = &self.website_url
+            && !is_of_web(url)
+        {
+            return Err(ServerCardError::WebsiteUrl(url.clone()));
+        }
         match has_url {
             true => Ok(()),
             false => Err(ServerCardError::NoPublicUrl),
         }
     }
+}
+
+/// Returns true for an absolute `http` or `https` URL with a host.
+fn is_of_web(url: &str) -> bool {
+    let uri = url.parse::<http::Uri>();
+    uri.is_ok_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.host().is_some_and(|host| !host.is_empty())
+    })
 }
 
 #[cfg(test)]
@@ -104,6 +123,24 @@ mod tests {
         ] {
             let error = config(name).check(true);
             assert_eq!(error, Err(ServerCardError::Name(name.to_owned())));
+        }
+        let linked = |url: &str| ServerCardConfig {
+            website_url: Some(url.to_owned()),
+            ..config("com.example/weather")
+        };
+        for url in ["https://example.com", "http://example.com:81/a?b=c"] {
+            assert_eq!(linked(url).check(true), Ok(()), "{url}");
+        }
+        for url in [
+            "",
+            "example.com",
+            "javascript:a()",
+            "https://",
+            "https://a b",
+            "/weather",
+        ] {
+            let error = linked(url).check(true);
+            assert_eq!(error, Err(ServerCardError::WebsiteUrl(url.to_owned())));
         }
         assert_eq!(ServerCardConfig::default().check(false), Ok(()));
         let nameless = ServerCardConfig {

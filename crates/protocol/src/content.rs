@@ -8,6 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{Icon, lenient};
+
 /// One block of content, as a tool result or a prompt message carries it.
 ///
 /// ```
@@ -85,8 +87,19 @@ pub struct ResourceLink {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// Size in bytes before any encoding, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::size",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub size: Option<u64>,
+    /// Icons; since 2025-11-25.
+    #[serde(
+        default,
+        deserialize_with = "lenient::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub icons: Vec<Icon>,
     /// Audience and priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
@@ -110,7 +123,7 @@ pub struct EmbeddedResource {
 
 /// Contents of a resource: text, or bytes as Base64.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", try_from = "ReceivedContents")]
 pub struct ResourceContents {
     /// URI of the resource. If it is empty, the server fills in the requested URI.
     pub uri: String,
@@ -123,6 +136,36 @@ pub struct ResourceContents {
     /// `_meta` of the contents.
     #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
+}
+
+/// Contents as other implementations write them, some with null for the form that they do not have.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReceivedContents {
+    uri: String,
+    mime_type: Option<String>,
+    text: Option<String>,
+    blob: Option<String>,
+    #[serde(rename = "_meta")]
+    meta: Option<Map<String, Value>>,
+}
+
+impl TryFrom<ReceivedContents> for ResourceContents {
+    type Error = &'static str;
+
+    fn try_from(received: ReceivedContents) -> Result<Self, Self::Error> {
+        let body = match (received.text, received.blob) {
+            (Some(text), _) => ResourceBody::Text(text),
+            (None, Some(blob)) => ResourceBody::Blob(blob),
+            (None, None) => return Err("contents have `text` or `blob`"),
+        };
+        Ok(Self {
+            uri: received.uri,
+            mime_type: received.mime_type,
+            body,
+            meta: received.meta,
+        })
+    }
 }
 
 /// The two forms of a resource's contents.
@@ -140,7 +183,11 @@ pub enum ResourceBody {
 #[serde(rename_all = "camelCase")]
 pub struct Annotations {
     /// `user`, `assistant`, or both.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub audience: Vec<Role>,
     /// From 0 (optional) to 1 (required).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,6 +20,7 @@ mod error;
 #[cfg(any(fuzzing, test, feature = "testing"))]
 mod fuzz;
 mod interaction;
+mod lenient;
 pub mod message;
 mod method;
 mod prompts;
@@ -44,6 +45,7 @@ pub use interaction::{
     ContextInclusion, ModelPreferences, Root, SamplingContent, SamplingMessage, SamplingRequest,
     SamplingResult, SamplingTool, ToolChoice, ToolResult, ToolUse,
 };
+pub use lenient::whole;
 pub use method::Method;
 pub use prompts::{PromptArgument, PromptMessage};
 pub use resources::CacheScope;

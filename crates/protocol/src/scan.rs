@@ -11,7 +11,8 @@
 
 pub(crate) use block::BLOCK;
 pub(crate) use gather::{Gather, WINDOW};
-pub(crate) use repeated::repeated_member;
+pub use repeated::repeated_member;
+pub use rounded::rounded_integer;
 pub use string::JsonString;
 pub(crate) use string::plain_prefix;
 
@@ -491,6 +492,7 @@ pub(crate) mod block;
 mod gather;
 mod numbers;
 mod repeated;
+mod rounded;
 mod string;
 mod string_end;
 mod unescape;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::lenient;
+
 /// Hints on how a tool behaves. Clients must not trust them; they are never a security control.
 ///
 /// A hint that is `None` is not sent, and has the default that the specification gives it.
@@ -37,7 +39,11 @@ pub struct Icon {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// Sizes such as `48x48`, or `any`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::words",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub sizes: Vec<String>,
     /// `light` or `dark`, if it suits only one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +79,11 @@ pub struct Implementation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
     /// Pictures of it; known from 2025-11-25 on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub icons: Vec<Icon>,
 }
 

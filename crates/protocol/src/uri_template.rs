@@ -1,4 +1,4 @@
-//! URI templates of RFC 6570, levels 1 to 3: expanded to URIs, and matched against them.
+//! URI templates of RFC 6570, levels 1 to 3 and `{a*}`: expanded to URIs, and matched against them.
 //!
 //! Matching is the inverse of expansion: it reads a URI once and never goes back. That works for templates in which
 //! each variable can be told from what follows it, and only those are accepted.
@@ -131,14 +131,12 @@ impl Operator {
     }
 }
 
-// === Reading a template ===
-
 impl UriTemplate {
     /// Parses a template.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it. The modifiers of level 4 (`{a*}`, `{a:3}`) are not understood.
+    /// Says what is wrong with it. Of the modifiers of level 4 only `{a*}` is understood, as `{+a}`.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         if text.len() > URI_MAX_BYTES {
             return Err(TemplateError::TooLong);
@@ -247,8 +245,10 @@ impl Parser {
         };
         let first = self.variables.len();
         for name in names.split(',') {
+            let several = name.strip_suffix('*').filter(|_| operator.is_none());
+            let name = several.unwrap_or(name);
             if name.ends_with('*') || name.contains(':') {
-                return problem("modifiers (`*`, `:3`) are not supported");
+                return problem("modifiers other than `{a*}` are not supported");
             }
             if !is_variable_name(name) {
                 return problem("the names of variables have letters, digits, `_` and single dots");
@@ -264,7 +264,7 @@ impl Parser {
                 }
                 self.atoms.push(Atom::Value {
                     variable: self.variables.len(),
-                    reserved: text.starts_with('+'),
+                    reserved: several.is_some() || text.starts_with('+'),
                 });
             }
             self.variables.push(name.into());

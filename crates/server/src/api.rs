@@ -114,6 +114,10 @@ impl Server {
     }
 
     /// Handles a message posted to an HTTP+SSE session.
+    ///
+    /// # Errors
+    ///
+    /// The reply to a message that is not handled here: it was rejected, or is forwarded to another replica.
     pub fn post_sse_message(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -121,7 +125,7 @@ impl Server {
         principal: &Arc<Principal>,
         id: &str,
         body: &Bytes,
-    ) -> Result<ReplyTask, Reply> {
+    ) -> Result<ReplyTask, MaybeReady> {
         http_sse_2024::post(self, cx, by, principal, id, body)
     }
 

@@ -71,6 +71,7 @@ impl Server {
             limits,
             audit,
         } = parts;
+        let config = config.within_bounds();
         let metrics = &telemetry.metrics;
         let labels: Vec<_> = shared
             .endpoint

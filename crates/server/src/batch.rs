@@ -92,7 +92,7 @@ fn count_again(
     server.limits.admit(principal)
 }
 
-/// Handles one message of a batch. Returns `None` for notifications and responses.
+/// Handles one message of a batch. Returns `None` for notifications, and no response for accepted responses.
 ///
 /// A request with `limited` set is rejected, so that the others still get their responses.
 fn handle_element(
@@ -113,10 +113,10 @@ fn handle_element(
             return None;
         }
         Ok(Message::Response(response)) => {
-            if let Some(session) = caller.session {
-                notifications::handle_response(server, session, caller.principal, &response);
-            }
-            return None;
+            let principal = caller.principal;
+            return caller.session.map(|session| {
+                notifications::handle_response(server, session, principal, &response)
+            });
         }
         Err(problem) => {
             return Some(MaybeReady::Ready(errors::malformed_message(

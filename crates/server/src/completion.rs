@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
-use super::errors::{forbidden, internal_error, invalid_params, stopped};
+use super::errors::{causes, forbidden, internal_error, invalid_params, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::prompts;
@@ -319,7 +319,7 @@ fn prompt_failed(completing: &CompletionResponder, error: &PromptError) -> Reply
 
 fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> Reply {
     let argument = &*completing.argument;
-    let source = error.source().map(tracing::field::display);
+    let source = causes(error.source());
     match error.kind() {
         ResourceErrorKind::NotFound => write(
             &completing.id,

@@ -113,6 +113,9 @@ pub enum StaleSessions {
     Accept,
 }
 
+/// Longest time that a setting means, in seconds: a hundred years.
+const SECONDS_MAX: u64 = 100 * 365 * 24 * 60 * 60;
+
 impl ServerConfig {
     /// Reports the settings that cannot be used.
     pub fn validate(&self, conflicts: &mut Conflicts) {
@@ -159,6 +162,24 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// Limits times that are too long to be added to others, or to a point in time.
+    #[must_use]
+    pub(crate) fn within_bounds(mut self) -> Self {
+        for seconds in [
+            &mut self.call_timeout_seconds,
+            &mut self.stream_after_seconds,
+            &mut self.client_requests.timeout_seconds,
+            &mut self.client_requests.state_seconds,
+            &mut self.tasks.ttl_seconds,
+            &mut self.streams.max_age_seconds,
+            &mut self.streams.poll_after_seconds,
+            &mut self.streams.replay_seconds,
+        ] {
+            *seconds = SECONDS_MAX.min(*seconds);
+        }
+        self
+    }
+
     /// Name and version of the server, for clients.
     pub(crate) fn implementation(&self) -> Implementation {
         let mut implementation = Implementation::new(&self.name, &self.version);

@@ -60,12 +60,22 @@ pub(super) fn push_contents(out: &mut Vec<u8>, contents: &ResourceContents, revi
     }
 }
 
-/// Removes members that the revision does not have: `_meta` and the time of the last change.
+/// Removes members that the revision does not have: `_meta`, icons, and the time of the last change.
 fn for_revision(block: &Content, revision: Revision) -> Cow<'_, Content> {
-    if revision.has_structured_results() {
+    let has_icons = matches!(block, Content::ResourceLink(link) if !link.icons.is_empty());
+    let drops_icons = has_icons && !revision.has_icons();
+    if revision.has_structured_results() && !drops_icons {
         return Cow::Borrowed(block);
     }
     let mut block = block.clone();
+    if let Content::ResourceLink(link) = &mut block
+        && drops_icons
+    {
+        link.icons.clear();
+    }
+    if revision.has_structured_results() {
+        return Cow::Owned(block);
+    }
     let strip = |annotations: &mut Option<Annotations>, meta: &mut Option<Map<String, Value>>| {
         *meta = None;
         if let Some(annotations) = annotations {

@@ -74,6 +74,7 @@ mod tests {
         )]));
         context.extensions = Some(Arc::new(Extensions::new()));
         context.timeout = Some(Duration::from_secs(1));
+        let _ = context.deadline.set(tokio::time::Instant::now());
         context.outlet.request(NotifyOptions {
             progress_token: Some("1".into()),
             ..NotifyOptions::default()
@@ -109,13 +110,14 @@ mod tests {
                 headers,
                 extensions,
                 state,
+                deadline,
                 outlet,
                 replay,
                 onward,
                 ..
             } = context;
             format!(
-                "{} {session:?} {request_id} {meta:?} {headers:?} {extensions:?} {} {outlet:?} {replay:?} {onward:?}",
+                "{} {session:?} {request_id} {meta:?} {headers:?} {extensions:?} {} {deadline:?} {outlet:?} {replay:?} {onward:?}",
                 principal.name(),
                 state.get().is_some(),
             )

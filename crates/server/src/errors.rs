@@ -1,15 +1,32 @@
 //! Error responses that several handlers use.
 
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::json;
+use tracing::field::Value;
 
 use super::reply::{RejectReason, Reply};
 use super::text::truncated;
 use crate::catalog::MissingScopes;
 use crate::limit::{Limit, LimitCounters};
+use crate::net::with_causes;
 use crate::protocol::message::{Excess, Malformed, MalformedKind, Request};
 use crate::protocol::{ErrorCode, ErrorObject};
+
+/// The cause of an error with all of its own causes, as a field for the log. It is formatted only if it is logged.
+pub(super) fn causes(source: Option<&(dyn Error + Send + Sync + 'static)>) -> Option<impl Value> {
+    struct WithCauses<'e>(&'e (dyn Error + 'static));
+
+    impl fmt::Display for WithCauses<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(&with_causes(self.0))
+        }
+    }
+
+    source.map(|source| tracing::field::display(WithCauses(source)))
+}
 
 /// Error for invalid parameters.
 pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {

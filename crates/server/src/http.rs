@@ -71,26 +71,18 @@ pub(crate) fn handle(
             if modern || version == VersionHeader::Stateless {
                 Reply::Accepted
             } else {
-                handle_one_way(
-                    server,
-                    worker,
-                    head,
-                    version,
-                    OneWayMessage::Notification(notification),
-                )
+                let message = OneWayMessage::Notification(notification);
+                return handle_one_way(server, worker, head, version, message);
             }
         }
         // MH-21: the stateless lifecycle has no client requests, so there is nothing to respond to.
         Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
             malformed("a client of this revision sends no responses")
         }
-        Ok(Payload::Single(Message::Response(response))) => handle_one_way(
-            server,
-            worker,
-            head,
-            version,
-            OneWayMessage::Response(response),
-        ),
+        Ok(Payload::Single(Message::Response(response))) => {
+            let message = OneWayMessage::Response(response);
+            return handle_one_way(server, worker, head, version, message);
+        }
         Ok(Payload::Batch(elements)) => {
             return handle_batch(server, cx, worker, head, version, body, elements);
         }
@@ -159,20 +151,20 @@ fn handle_request(
 
 /// Handles a notification or a response of the stateful lifecycle, if its session is valid (HTTP-05).
 fn handle_one_way(
-    server: &Server,
+    server: &Arc<Server>,
     worker: &WorkerState,
     head: &HttpHead<'_>,
     version: VersionHeader,
     message: OneWayMessage<'_>,
-) -> Reply {
+) -> MaybeReady {
     let session = match handshake::session_of(server, worker, head, version, None) {
         Ok(session) => session,
-        Err(reply) => return reply,
+        Err(reply) => return MaybeReady::Ready(reply),
     };
     match message {
         OneWayMessage::Notification(notification) => {
             notifications::handle_notification(server, &session.log_name, notification);
-            Reply::Accepted
+            MaybeReady::Ready(Reply::Accepted)
         }
         OneWayMessage::Response(response) => {
             notifications::handle_response(server, &session.log_name, head.principal, response)

@@ -24,10 +24,10 @@ use super::reply::{JsonResponse, MaybeReady, RejectReason, Reply};
 use super::sse_sessions::{SseSession, SseSessionId};
 use super::streams::{BusMessage, EventData, EventSource, StreamEvent, StreamSlot};
 use super::worker_state::WorkerState;
-use super::{handshake, stdio};
+use super::{handshake, notifications, stdio};
 use crate::auth::Principal;
 use crate::protocol::ErrorCode;
-use crate::protocol::message::{Message, MessageBounds, Payload};
+use crate::protocol::message::{Malformed, Message, MessageBounds, Payload};
 use crate::seal::{random_bytes, short_digest};
 use crate::telemetry::RequestOrigin;
 
@@ -71,8 +71,11 @@ pub fn open(
     }))
 }
 
-/// Handles a message posted to a session. The response goes to the session's stream; only malformed messages are
-/// rejected here.
+/// Handles a message posted to a session. The response goes to the session's stream.
+///
+/// # Errors
+///
+/// The reply to a malformed message, or to one that is forwarded to another replica.
 pub fn post(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
@@ -80,22 +83,24 @@ pub fn post(
     principal: &Arc<Principal>,
     id: &str,
     body: &Bytes,
-) -> Result<ReplyTask, Reply> {
+) -> Result<ReplyTask, MaybeReady> {
     let session = server.sessions.sse.all().get(id).cloned();
     let session = session.filter(|session| session.principal == *principal);
     let Some(session) = session else {
-        return forward(server, principal, id, body);
+        return Err(forward(server, principal, id, body));
     };
-    let permit = match expects_response(body, server.bounds) {
-        true => Some(session.begin_request()?),
+    let payload = Payload::within(body, server.bounds);
+    let permit = match expects_response(&payload, server.bounds) {
+        true => Some(session.begin_request().map_err(MaybeReady::Ready)?),
         false => None,
     };
-    let handled = stdio::handle(server, cx, by, &session.peer, principal, body);
+    let message = (body, payload);
+    let handled = stdio::handle_payload(server, cx, by, &session.peer, principal, message);
     if let MaybeReady::Ready(Reply::Response(answer)) = &handled
         && answer.refusal == Some(RejectReason::Malformed)
         && let MaybeReady::Ready(refusal) = handled
     {
-        return Err(refusal);
+        return Err(MaybeReady::Ready(refusal));
     }
     let server = Arc::clone(server);
     let id: Box<str> = id.into();
@@ -107,8 +112,8 @@ pub fn post(
 }
 
 /// Returns true if the message is a request, or a batch with one.
-fn expects_response(body: &Bytes, bounds: MessageBounds) -> bool {
-    match Payload::within(body, bounds) {
+fn expects_response(payload: &Result<Payload<'_>, Malformed<'_>>, bounds: MessageBounds) -> bool {
+    match payload {
         Ok(Payload::Single(message)) => matches!(message, Message::Request(_)),
         Ok(Payload::Batch(elements)) => elements.iter().any(|text| {
             let message = Message::within(text, bounds);
@@ -120,12 +125,23 @@ fn expects_response(body: &Bytes, bounds: MessageBounds) -> bool {
 
 /// Forwards a message to the replica that has the session's stream.
 #[cold]
-fn forward(
+fn forward(server: &Arc<Server>, principal: &Principal, id: &str, body: &Bytes) -> MaybeReady {
+    match forwarded(server, principal, id, body) {
+        Ok(message) => {
+            let forwarding = notifications::forward(Arc::clone(server), message);
+            MaybeReady::Pending(Box::pin(forwarding))
+        }
+        Err(refusal) => MaybeReady::Ready(refusal),
+    }
+}
+
+/// Returns the form in which a message is forwarded.
+fn forwarded(
     server: &Server,
     principal: &Principal,
     id: &str,
     body: &Bytes,
-) -> Result<ReplyTask, Reply> {
+) -> Result<BusMessage, Reply> {
     let unknown = |message| {
         let code = ErrorCode::Http(404);
         Reply::refuse(RejectReason::SessionUnknown, None, code, message)
@@ -151,13 +167,12 @@ fn forward(
             "the message is too large to be passed to the replica that has the event stream; route a session to one replica",
         ));
     };
-    server.streams.broadcast(BusMessage::Posted {
+    Ok(BusMessage::Posted {
         to,
         session: id.to_owned(),
         principal: principal.id().into(),
         message: message.to_owned(),
-    });
-    Ok(Box::pin(std::future::ready(())))
+    })
 }
 
 /// Handles a message that was posted to another replica for a session of this one.

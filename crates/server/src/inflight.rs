@@ -164,6 +164,30 @@ impl Inflight {
         })
     }
 
+    /// Waits for `turn`, in a task that can be cancelled by request id (CAN-01). It ends with its request.
+    ///
+    /// # Errors
+    ///
+    /// The reply to a request that was cancelled, or whose server stops.
+    pub(super) async fn wait_in_queue<T: Send + 'static>(
+        self: &Arc<Self>,
+        context: &Arc<CallContext>,
+        turn: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Reply> {
+        let (stop, stopped) = AbortHandle::new_pair();
+        let place = self.register(context, stop);
+        let task = tokio::spawn(Abortable::new(turn, stopped));
+        let _waiting = AbortOnDrop(task.abort_handle());
+        self.make_cancellable(place.number, context, task.abort_handle());
+        let waited = task.await;
+        drop(place);
+        match waited {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(Aborted)) => Err(errors::stopped(context.request_id.as_json())),
+            Err(_) => Err(Reply::Cancelled),
+        }
+    }
+
     /// Runs `answer` until it completes, its request is dropped, or the server stops.
     pub(super) fn stoppable(
         self: &Arc<Self>,
@@ -266,6 +290,15 @@ impl Drop for InflightEntry {
     }
 }
 
+/// Aborts a task when it is dropped.
+struct AbortOnDrop(TaskHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Makes shutdown wait until it is dropped.
 #[derive(Debug)]
 pub struct InflightGuard(Arc<Inflight>);
@@ -287,11 +320,31 @@ mod tests {
     use super::*;
     use crate::telemetry::Metrics;
 
-    #[tokio::test]
-    async fn a_call_that_has_left_is_not_remembered() {
+    fn inflight() -> Arc<Inflight> {
         let hits = Arc::new(LimitCounters::new(&Metrics::default()));
         let config = ClientRequestConfig::default();
-        let inflight = Arc::new(Inflight::new(config, 1, Gauge::default(), hits));
+        Arc::new(Inflight::new(config, 1, Gauge::default(), hits))
+    }
+
+    #[tokio::test]
+    async fn can_01_a_request_in_the_queue_is_cancelled_by_its_id() {
+        let (inflight, context) = (inflight(), Arc::new(CallContext::for_test()));
+        let cancel = || inflight.cancel(STDIO, context.request_id.as_json());
+        let turn = inflight.wait_in_queue(&context, std::future::pending::<()>());
+        let (waited, cancelled) = tokio::join!(turn, async { cancel() });
+        assert!(cancelled && matches!(waited, Err(Reply::Cancelled)));
+        let turn = inflight.wait_in_queue(&context, std::future::pending::<()>());
+        let (waited, ()) = tokio::join!(turn, async { inflight.stop() });
+        assert!(matches!(waited, Err(Reply::Response(_))));
+        let turn = inflight.wait_in_queue(&context, std::future::ready(7));
+        assert!(matches!(turn.await, Ok(7)));
+        assert!(!cancel(), "it has left the queue");
+        inflight.idle().await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_has_left_is_not_remembered() {
+        let inflight = inflight();
         let context = Arc::new(CallContext::for_test());
         let enter = || inflight.register(&context, AbortHandle::new_pair().0);
         // Its task is about to end on another thread.

@@ -1,12 +1,15 @@
 //! Notifications from clients, and responses to client requests.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::client_requests::Delivery;
 use super::inflight;
 use super::parts::Server;
-use super::reply::{RejectReason, Reply};
+use super::reply::{MaybeReady, RejectReason, Reply};
+use super::streams;
 use super::streams::BusMessage;
 use crate::auth::Principal;
 use crate::protocol::message::{Notification, Response};
@@ -44,41 +47,114 @@ pub(super) fn handle_notification(server: &Server, session: &str, notification: 
 
 /// Handles a response to a client request of `session`.
 pub(super) fn handle_response(
-    server: &Server,
+    server: &Arc<Server>,
     session: &str,
     principal: &Principal,
     response: &Response<'_>,
-) -> Reply {
+) -> MaybeReady {
     match server
         .calls
         .inflight
         .client_requests
         .deliver(session, principal.id(), response)
     {
-        Delivery::Here => Reply::Accepted,
-        Delivery::Elsewhere(to) => {
-            let (Some(id), outcome) = (response.id, response.outcome) else {
-                return Reply::Accepted;
-            };
-            let size = outcome.map_or_else(str::len, str::len);
-            if server.streams.is_shared() && size <= FORWARD_BYTES_MAX {
-                server.streams.broadcast(BusMessage::Answered {
-                    to,
-                    session: session.into(),
-                    principal: principal.id().into(),
-                    id: id.to_owned(),
-                    outcome: outcome.map(str::to_owned).map_err(str::to_owned),
-                });
-                return Reply::Accepted;
+        Delivery::Here => MaybeReady::Ready(Reply::Accepted),
+        Delivery::Elsewhere(to) => forward_response(server, to, session, principal, response),
+    }
+}
+
+/// Forwards a response to the replica that sent the request.
+#[cold]
+fn forward_response(
+    server: &Arc<Server>,
+    to: u64,
+    session: &str,
+    principal: &Principal,
+    response: &Response<'_>,
+) -> MaybeReady {
+    let (Some(id), outcome) = (response.id, response.outcome) else {
+        return MaybeReady::Ready(Reply::Accepted);
+    };
+    let size = outcome.map_or_else(str::len, str::len);
+    if server.streams.is_shared() && size <= FORWARD_BYTES_MAX {
+        let message = BusMessage::Answered {
+            to,
+            session: session.into(),
+            principal: principal.id().into(),
+            id: id.to_owned(),
+            outcome: outcome.map(str::to_owned).map_err(str::to_owned),
+        };
+        return MaybeReady::Pending(Box::pin(forward(Arc::clone(server), message)));
+    }
+    let message = if server.streams.is_shared() {
+        "this response is for a request of another replica, and is too large to be passed on; route a session to one replica"
+    } else {
+        "this response is for a request of another replica, and replicas share no state (App::store); configure one, or route a session to one replica"
+    };
+    let error = ErrorObject::new(ErrorCode::Http(409), message);
+    let error = error.with_data(serde_json::json!({"setting": "state"}));
+    MaybeReady::Ready(Reply::refused(RejectReason::AskedElsewhere, None, &error))
+}
+
+/// Forwards a client's message to the replica that it is for. Accepts it only after that, so that the client sends it again
+/// if the shared state is down.
+pub(super) async fn forward(server: Arc<Server>, message: BusMessage) -> Reply {
+    match streams::publish(&server, message).await {
+        Ok(()) => Reply::Accepted,
+        Err(_) => Reply::refuse(
+            RejectReason::StateUnavailable,
+            None,
+            ErrorCode::Http(503),
+            "this message is for another replica, and could not be passed on, because the shared state is not available; send it again later",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::state::testing::{Asked, Fronted, StandIn};
+    use crate::state::{Memory, SharedState, StateError, StateFuture};
+    use crate::tests::replica_of;
+
+    #[derive(Debug)]
+    struct Down(Memory);
+
+    impl StandIn for Down {
+        fn store(&self) -> &Memory {
+            &self.0
+        }
+
+        fn instead<'a, T: Send + 'a>(&'a self, _: Asked) -> Option<StateFuture<'a, T>> {
+            let reason = "down".to_owned();
+            let failed = Err(StateError::Unreachable { reason });
+            Some(Box::pin(std::future::ready(failed)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_for_another_replica_is_accepted_only_if_it_is_passed_on() {
+        let down = Arc::new(Fronted(Down(Memory::new(1 << 20))));
+        let down = SharedState::new(down, Duration::from_secs(1));
+        let id = format!("\"q-{:016x}-{}\"", 7, "0".repeat(32));
+        let response = Response {
+            id: Some(&id),
+            outcome: Ok("{}"),
+        };
+        for (state, is_accepted) in [(SharedState::default(), true), (down, false)] {
+            let server = replica_of(state);
+            let ada = Principal::new("ada");
+            let handled = handle_response(&server, "session", &ada, &response);
+            match handled.reply().await {
+                Reply::Accepted => assert!(is_accepted),
+                Reply::Response(response) => {
+                    assert!(!is_accepted);
+                    assert_eq!(response.refusal, Some(RejectReason::StateUnavailable));
+                }
+                other => panic!("{other:?}"),
             }
-            let message = if server.streams.is_shared() {
-                "this response is for a request of another replica, and is too large to be passed on; route a session to one replica"
-            } else {
-                "this response is for a request of another replica, and replicas share no state (App::store); configure one, or route a session to one replica"
-            };
-            let error = ErrorObject::new(ErrorCode::Http(409), message);
-            let error = error.with_data(serde_json::json!({"setting": "state"}));
-            Reply::refused(RejectReason::AskedElsewhere, None, &error)
         }
     }
 }

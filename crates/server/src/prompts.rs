@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::content::push_block;
-use super::errors::{forbidden, internal_error, invalid_params, stopped};
+use super::errors::{causes, forbidden, internal_error, invalid_params, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
@@ -205,7 +205,7 @@ pub(super) fn unknown_prompt(id: &str, name: &str) -> Reply {
 }
 
 pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> Reply {
-    let source = error.source().map(tracing::field::display);
+    let source = causes(error.source());
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
         PromptErrorKind::UrlElicitationRequired => url_elicitation_required(id, error.source()),

@@ -31,6 +31,15 @@ pub enum MaybeReady {
     Pending(Pin<Box<dyn Future<Output = Reply> + Send>>),
 }
 
+impl std::fmt::Debug for MaybeReady {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ready(reply) => f.debug_tuple("Ready").field(reply).finish(),
+            Self::Pending(_) => f.write_str("Pending"),
+        }
+    }
+}
+
 impl MaybeReady {
     /// Waits for the reply.
     pub async fn reply(self) -> Reply {

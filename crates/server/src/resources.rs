@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::content::push_contents;
-use super::errors::{forbidden, internal_error, stopped};
+use super::errors::{causes, forbidden, internal_error, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
@@ -162,7 +162,7 @@ impl ReadResponder {
 
     fn failed(&self, error: &ResourceError) -> Reply {
         let uri = truncated(&self.uri);
-        let source = error.source().map(tracing::field::display);
+        let source = causes(error.source());
         match error.kind() {
             ResourceErrorKind::NotFound => self.not_found(),
             ResourceErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {

@@ -268,9 +268,11 @@ impl<T: Send + 'static> RunningCall<T> {
         let call = Abortable::new(call, stopped);
         let place = inflight.register(context, stop);
         let number = place.number;
+        let deadline = Box::pin(tokio::time::sleep(timeout));
+        let _ = context.deadline.set(deadline.deadline());
         let call = Self::Own {
             call,
-            deadline: Box::pin(tokio::time::sleep(timeout)),
+            deadline,
             timeout,
             context: Arc::clone(context),
             asked: None,

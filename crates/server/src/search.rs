@@ -18,7 +18,7 @@ use crate::protocol::ToolAnnotations;
 use ranking::Index;
 
 /// Listing many tools by way of a search.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-reload" = "live"))]
 pub struct SearchConfig {

@@ -170,14 +170,25 @@ impl Snapshot {
         }
     }
 
-    /// Lists that differ from those of another snapshot.
+    /// Lists that differ from those of another snapshot, or may differ for some callers.
     pub fn changes(&self, other: &Self) -> ListChanges {
         let (mine, others) = (&self.catalog, &other.catalog);
+        let policies = (&self.policy_view, &other.policy_view);
+        let has_same_rules = match policies {
+            (None, None) => true,
+            (Some(mine), Some(others)) => mine.policy.has_rules_of(&others.policy),
+            _ => false,
+        };
+        let search = |snapshot: &Self| snapshot.search.as_ref().map(|it| it.config.clone());
+        let may_differ = |length: usize| !has_same_rules && 0 < length;
         ListChanges {
-            tools: !mine.tools.looks_like(&others.tools),
-            resources: !mine.resources.looks_like(&others.resources)
+            tools: may_differ(mine.tools.len())
+                || search(self) != search(other)
+                || !mine.tools.looks_like(&others.tools),
+            resources: may_differ(mine.resources.len() + mine.templates.len())
+                || !mine.resources.looks_like(&others.resources)
                 || !mine.templates.looks_like(&others.templates),
-            prompts: !mine.prompts.looks_like(&others.prompts),
+            prompts: may_differ(mine.prompts.len()) || !mine.prompts.looks_like(&others.prompts),
         }
     }
 

@@ -20,7 +20,7 @@ use super::text::truncated;
 use super::worker_state::WorkerState;
 use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::auth::Principal;
-use crate::protocol::message::{self, Message, Payload, Request};
+use crate::protocol::message::{self, Malformed, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{RequestOrigin, RequestScope};
@@ -35,7 +35,20 @@ pub(crate) fn handle(
     principal: &Arc<Principal>,
     body: &Bytes,
 ) -> MaybeReady {
-    MaybeReady::Ready(match Payload::within(body, server.bounds) {
+    let message = (body, Payload::within(body, server.bounds));
+    handle_payload(server, cx, (worker, seen), peer, principal, message)
+}
+
+/// Handles a message that has been parsed.
+pub(crate) fn handle_payload(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    (worker, seen): (&WorkerState, RequestOrigin<'_>),
+    peer: &StdioPeer,
+    principal: &Arc<Principal>,
+    (body, payload): (&Bytes, Result<Payload<'_>, Malformed<'_>>),
+) -> MaybeReady {
+    MaybeReady::Ready(match payload {
         Ok(Payload::Single(Message::Request(request))) => {
             let watch = instrument::observe(server, worker.cells(), principal, seen, &request);
             let (sender, message) = ((peer, principal), (body, &request));
@@ -53,10 +66,20 @@ pub(crate) fn handle(
             Reply::Accepted
         }
         Ok(Payload::Single(Message::Response(response))) => {
-            if let Some(session) = peer.session.get() {
-                notifications::handle_response(server, &session.log_name, principal, &response);
+            let Some(session) = peer.session.get() else {
+                return MaybeReady::Ready(Reply::Accepted);
+            };
+            let session = &session.log_name;
+            match notifications::handle_response(server, session, principal, &response) {
+                MaybeReady::Ready(_) => Reply::Accepted,
+                // The request was sent by an earlier process, so nobody waits for the outcome.
+                MaybeReady::Pending(forwarded) => {
+                    return MaybeReady::Pending(Box::pin(async move {
+                        drop(forwarded.await);
+                        Reply::Accepted
+                    }));
+                }
             }
-            Reply::Accepted
         }
         Ok(Payload::Batch(elements)) => match peer.session.get() {
             Some(session)

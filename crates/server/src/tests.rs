@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Admission, EventData, HttpHead, MaybeReady, McpHeaders, RejectReason, Reply, Server,
-    ServerConfig, ServerContext, ServerParts, StreamEvent, VersionHeader, WorkerState,
+    Admission, EventData, HttpHead, ListChanges, MaybeReady, McpHeaders, RejectReason, Reply,
+    Server, ServerConfig, ServerContext, ServerParts, StreamEvent, VersionHeader, WorkerState,
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
@@ -138,7 +138,7 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     tokio::time::advance(Duration::from_millis(20)).await;
     waits.await.expect("no panic");
     assert!(
-        matches!(post(), Err(Reply::Response(answer)) if answer.refusal == Some(RejectReason::SessionUnknown))
+        matches!(post(), Err(MaybeReady::Ready(Reply::Response(answer))) if answer.refusal == Some(RejectReason::SessionUnknown))
     );
     // The end of the stream tells the client.
     assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
@@ -261,6 +261,66 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
     assert_eq!(reported().await, [false, true]);
     serve(&["open", "open_too", "secret"]);
     assert_eq!(reported().await, [true, true]);
+}
+
+/// Changed rules and a tool search change lists too, for those who see a difference.
+#[tokio::test]
+async fn changed_rules_and_a_search_are_changes_of_the_list_for_whom_it_differs() {
+    let server = server();
+    let serve = |denied: Option<&str>, above: Option<usize>| {
+        let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
+        let tools = ["first", "second", "third"]
+            .map(|name| tool_fn(Definition::new(name), nothing).into_tool());
+        let rules = denied
+            .map(|denied| json!({"effect": "deny", "principals": ["ada"], "tools": [denied]}));
+        let rules: Vec<_> = rules.into_iter().collect();
+        let rules = serde_json::from_value(json!({ "rules": rules })).expect("sound rules");
+        let admission = Admission {
+            policy: crate::auth::Policy::new(&rules).expect("sound rules"),
+            ..Admission::default()
+        };
+        let mut config = ServerConfig::default();
+        config.search.above = above;
+        let catalog = Catalog::new(tools).expect("good tools");
+        server.install(server.prepare(catalog, &config, admission))
+    };
+    serve(Some("first"), None);
+    tokio::spawn(Arc::clone(&server).run_notifications());
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let listen = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
+        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
+    });
+    let mut streams = ["ada", "eve"].map(|name| {
+        let Reply::Stream(mut stream) = listen_as(Principal::new(name), &server, &listen) else {
+            panic!("a stream");
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(_))));
+        stream
+    });
+    let mut told = async |changes: ListChanges| {
+        if changes.tools {
+            server.streams.announcer().tools_changed();
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        [0, 1].map(|at| streams[at].poll_next(&mut cx).is_ready())
+    };
+    assert_eq!(told(serve(Some("first"), None)).await, [false, false]);
+    assert_eq!(told(serve(Some("second"), None)).await, [true, false]);
+    // Beyond two tools, those of the search are listed instead.
+    assert_eq!(told(serve(Some("second"), Some(2))).await, [false, true]);
+    assert_eq!(told(serve(Some("second"), None)).await, [false, true]);
+    // Without rules, it is not known what each caller saw before.
+    assert_eq!(told(serve(None, None)).await, [true, true]);
+    assert_eq!(told(serve(None, None)).await, [false, false]);
+    assert_eq!(told(serve(None, Some(2))).await, [true, true]);
 }
 
 fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply {

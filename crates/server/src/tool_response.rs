@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::ValidationErrors;
-use super::errors::{forbidden, internal_error, stopped};
+use super::errors::{causes, forbidden, internal_error, stopped};
 use super::execute::Respond;
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
@@ -169,7 +169,7 @@ impl ResultWriter<'_> {
         let tool = self.name();
         match error.kind() {
             ToolErrorKind::Internal => {
-                tracing::error!(%tool, error = error.message(), source = error.source().map(tracing::field::display), "a tool is at fault");
+                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a tool is at fault");
                 internal_error(self.id)
             }
             ToolErrorKind::InvalidArguments => {
@@ -197,13 +197,13 @@ impl ResultWriter<'_> {
                 forbidden(self.id, error.message(), error.source())
             }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
-                tracing::error!(%tool, error = error.message(), "a call failed; its caller gets no details");
+                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a call failed; its caller gets no details");
                 self.error_result(MASKED)
             }
             // `Failed`, `MissingCapability`, and kinds that are added later.
             _ => {
-                if let Some(source) = error.source() {
-                    tracing::debug!(%tool, %source, "a call failed");
+                if error.source().is_some() {
+                    tracing::debug!(%tool, source = causes(error.source()), "a call failed");
                 }
                 self.error_result(error.message())
             }

@@ -2,6 +2,7 @@
 
 mod host;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,6 +25,19 @@ use crate::net::{
 };
 use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_like_a_secret};
 
+/// Settings of a client.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ClientSettings {
+    /// Name of the source.
+    pub(super) name: Box<str>,
+    /// URLs of the API. The operator configured them, so they are trusted.
+    pub(super) bases: Box<[Url]>,
+    pub(super) egress: EgressConfig,
+    pub(super) tls: ClientTlsConfig,
+    pub(super) auth: AuthConfig,
+    pub(super) limits: RequestLimits,
+}
+
 /// Client for one API, shared by all of its tools.
 #[derive(Debug)]
 pub(super) struct ApiClient {
@@ -34,20 +48,6 @@ pub(super) struct ApiClient {
     timeout: Duration,
     retried: AtomicU64,
     name: Box<str>,
-}
-
-/// What a client is made from.
-#[derive(Clone, Copy)]
-pub(super) struct ApiClientParts<'c> {
-    /// Name of the source.
-    pub(super) name: &'c str,
-    /// URLs of the API. The operator configured them, so they are trusted.
-    pub(super) bases: &'c [Url],
-    pub(super) egress: &'c EgressConfig,
-    pub(super) tls: &'c ClientTlsConfig,
-    pub(super) auth: &'c AuthConfig,
-    pub(super) limits: &'c RequestLimits,
-    pub(super) parts: &'c SourceParts,
 }
 
 /// Reason why there is no response.
@@ -127,16 +127,18 @@ impl ApiClient {
     /// # Errors
     ///
     /// Names the invalid setting and the problem.
-    pub(super) fn new(from: ApiClientParts<'_>) -> Result<Self, (&'static str, String)> {
-        let ApiClientParts {
+    pub(super) fn new(
+        settings: &ClientSettings,
+        parts: &SourceParts,
+    ) -> Result<Self, (&'static str, String)> {
+        let ClientSettings {
             name,
             bases,
             egress,
             tls,
             auth,
             limits,
-            parts,
-        } = from;
+        } = settings;
         let guard = egress.guard().map_err(|e| ("egress", e.to_string()))?;
         let guard = bases.iter().fold(guard, |guard, base| guard.trust(base));
         for base in bases {
@@ -166,8 +168,21 @@ impl ApiClient {
             retries: limits.retries,
             timeout: limits.timeout(),
             retried: AtomicU64::new(0),
-            name: name.into(),
+            name: name.clone(),
         })
+    }
+
+    /// Returns the client of a source. A client that is in use with the same settings is used again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub(super) fn of_source(
+        settings: ClientSettings,
+        parts: &SourceParts,
+    ) -> Result<Arc<Self>, (&'static str, String)> {
+        let create = |settings: &ClientSettings| Self::new(settings, parts);
+        parts.reuse.client(settings, create)
     }
 
     /// Returns the name of the source, and with whose identity requests are sent, for the audit log.

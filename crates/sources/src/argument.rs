@@ -5,7 +5,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::catalog::path_deserializer;
+use crate::catalog::{Arguments, InvalidArguments, path_deserializer};
+use crate::protocol::scan::rounded_integer;
 
 /// An argument of a tool.
 ///
@@ -171,6 +172,36 @@ pub fn with_integers(value: &serde_json::Value) -> serde_json::Value {
     }
 }
 
+/// Returns the arguments as a tree.
+///
+/// # Errors
+///
+/// An integer that the tree does not hold, and would round.
+pub fn tree(arguments: &Arguments) -> Result<Map<String, Value>, InvalidArguments> {
+    let tree = arguments.to_map()?;
+    if tree.values().any(may_be_rounded)
+        && let Some(number) = rounded_integer(&arguments.to_json())
+    {
+        let number = longshore_protocol::prefix(number, 50);
+        return Err(InvalidArguments::new(format!(
+            "{number} has more than 64 bits and would be rounded; send a smaller integer, or a string where the schema allows it"
+        )));
+    }
+    Ok(tree)
+}
+
+/// Returns true for floats that can come from integers of more than 64 bits, at any depth.
+fn may_be_rounded(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            number.is_f64() && number.as_f64().is_some_and(|float| 9.2e18 < float.abs())
+        }
+        Value::Array(items) => items.iter().any(may_be_rounded),
+        Value::Object(members) => members.values().any(may_be_rounded),
+        _ => false,
+    }
+}
+
 /// Returns the input schema: the configured one, or the one derived from the described arguments.
 pub fn input_schema(
     arguments: &serde_json::Map<String, Value>,
@@ -264,6 +295,21 @@ mod tests {
             assert!(problem.contains("arguments.state"), "{problem}");
             assert!(problem.contains(named), "{problem}");
         }
+    }
+
+    #[test]
+    fn integers_are_passed_on_as_they_are_or_not_at_all() {
+        let read = |json: &'static str| {
+            let arguments = Arguments::from_checked(bytes::Bytes::from_static(json.as_bytes()));
+            tree(&arguments).map_err(|invalid| invalid.to_string())
+        };
+        let kept = r#"{"a":18446744073709551615,"b":[1e300,100000000000000000000]}"#;
+        assert!(read(kept).is_ok());
+        let rounded = read(r#"{"a":[{"b":18446744073709551617}]}"#).expect_err("too long");
+        assert!(
+            rounded.starts_with("18446744073709551617 has more than 64 bits"),
+            "{rounded}"
+        );
     }
 
     #[test]

@@ -35,7 +35,8 @@ use s3::S3;
 pub use store::{Artifact, ArtifactFuture, ArtifactStore};
 use store::{FolderStore, MemoryStore};
 
-/// Storage for large results of tools that need no code. The result carries a link instead of the content.
+/// Storage for large results of the tools of sources and upstream servers. The result carries a link instead of the
+/// content. Built-in toolsets limit their results themselves.
 ///
 /// ```yaml
 /// artifacts: { above_bytes: 100000, folder: /var/lib/longshore/artifacts }

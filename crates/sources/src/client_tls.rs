@@ -69,9 +69,14 @@ impl ClientTlsConfig {
         }
         match (&self.certificate, &self.key) {
             (None, None) => Ok(builder),
-            (Some(certificate), Some(key)) => builder
-                .identity_files(certificate, key)
-                .map_err(|error| format!("certificate and key: {}", with_causes(&error))),
+            (Some(certificate), Some(key)) => {
+                let added = builder.identity_files(certificate, key);
+                added.map_err(|error| {
+                    let (certificate, key) = (certificate.display(), key.display());
+                    let problem = with_causes(&error);
+                    format!("certificate {certificate} and key {key}: {problem}")
+                })
+            }
             _ => Err("certificate and key: set both or neither".to_owned()),
         }
     }
@@ -122,21 +127,21 @@ mod tests {
                 "ca.crt",
                 "nowhere",
                 "client.key",
-                "certificate and key: ",
+                "certificate ",
                 "nowhere cannot be read: No such file or directory (os error 2)",
             ),
             (
                 "ca.crt",
                 "client.crt",
                 "client.crt",
-                "certificate and key: ",
+                "certificate ",
                 "it contains no private key in PEM form",
             ),
             (
                 "ca.crt",
                 "client.crt",
                 "server.key",
-                "certificate and key: a certificate in it cannot be used: ",
+                "certificate ",
                 "KeyMismatch",
             ),
         ] {

@@ -95,6 +95,12 @@ impl SourceConfig {
         self.set_kinds().any(SourceKind::is_document)
     }
 
+    /// Returns true if a document that has to be fetched describes its tools.
+    #[doc(hidden)]
+    pub fn is_a_remote_document(&self) -> bool {
+        self.set_kinds().any(SourceKind::is_remote_document)
+    }
+
     /// Has the only kind of the source add its tools.
     async fn collect(&self, builder: &mut SourceBuilder) {
         let set: Vec<_> = self.set_kinds().collect();
@@ -119,20 +125,7 @@ fn kind<K: SourceKind>(config: Option<&K>) -> Option<&dyn SourceKind> {
     config.map(|config| config as &dyn SourceKind)
 }
 
-/// Returns the tools of each configured source by name. Documents may have to be fetched.
-///
-/// # Errors
-///
-/// Reading a source panicked.
-pub async fn offered(
-    sources: &[SourceConfig],
-    parts: &SourceParts,
-) -> std::io::Result<Vec<BuiltSource>> {
-    let all: Vec<usize> = (0..sources.len()).collect();
-    offered_at(sources, &all, parts).await
-}
-
-/// Returns the tools of some sources, selected by their indices in the list.
+/// Returns the tools of some sources, selected by their indices in the list. Documents may have to be fetched.
 ///
 /// # Errors
 ///

@@ -26,6 +26,11 @@ pub(super) trait SourceKind: Sync {
         None
     }
 
+    /// Returns true if a document that has to be fetched describes the tools.
+    fn is_remote_document(&self) -> bool {
+        false
+    }
+
     /// Returns true if a document or a component describes the tools, which may change without the configuration.
     fn is_document(&self) -> bool {
         false

@@ -46,6 +46,7 @@ mod output_contract;
 #[cfg(feature = "cli")]
 mod registry;
 mod response;
+mod reuse;
 mod template;
 #[cfg(test)]
 mod testing;
@@ -67,7 +68,7 @@ pub use command::{
 };
 #[cfg(feature = "cli")]
 pub use command::{Discovery, discover};
-pub use config::{SourceConfig, offered, offered_at};
+pub use config::{SourceConfig, offered_at};
 pub use credentials::{
     AuthConfig, BasicConfig, ClientKeyConfig, ExchangeForm, IdentityAssertionConfig, NamedSecret,
     OAuthConfig, OnBehalfOfConfig,
@@ -85,6 +86,7 @@ pub use per_user::{
 pub use registry::{
     Entry, OFFICIAL as REGISTRY, Preference, Registry, RegistryError, Server, described, entry,
 };
+pub use reuse::Reuse;
 pub use tokens::Tokens;
 pub use tokens::{TokenStore, TokensConfig, TokensError};
 pub use tokens::{default_folder, has_login};

@@ -3,6 +3,8 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
+use crate::protocol::floor_char_boundary;
+
 /// Maximum length that every model provider accepts.
 pub(super) const NAME_CHARACTERS_MAX: usize = 64;
 
@@ -22,20 +24,36 @@ pub(super) fn sanitized(text: &str) -> String {
 /// Shortens a name to at most `max` characters. A longer name keeps its beginning and ends in a digest of the whole,
 /// so the result is stable across processes.
 pub(super) fn shortened(name: &str, max: usize) -> String {
-    const DIGITS: usize = 8;
     let max = max.max(DIGITS + 2);
-    if name.len() <= max {
-        return name.to_owned();
+    match name.len() <= max {
+        true => name.to_owned(),
+        false => marked(name, max, name),
     }
-    let hash = digest(&SHA256, name.as_bytes());
-    let mut end = max - DIGITS - 1;
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
+}
+
+/// Number of digits of a digest in a name.
+const DIGITS: usize = 8;
+
+/// Appends a digest of `whole` to a name, of which so much is kept that the result has at most `max` characters.
+fn marked(name: &str, max: usize, whole: &str) -> String {
+    let hash = digest(&SHA256, whole.as_bytes());
+    let end = floor_char_boundary(name, max - DIGITS - 1);
     let mut short = name[..end].trim_end_matches('_').to_owned();
     short.push('_');
     HEXLOWER.encode_append(&hash.as_ref()[..DIGITS / 2], &mut short);
     short
+}
+
+/// Replaces the characters that the name of a tool must not have by `_`. Such a name ends in a digest of the whole, so
+/// that it differs from other names.
+pub(super) fn tool_name(name: String) -> String {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.chars().all(is_valid) {
+        return name;
+    }
+    let valid = |c| if is_valid(c) { c } else { '_' };
+    let replaced: String = name.chars().map(valid).collect();
+    marked(&replaced, NAME_CHARACTERS_MAX, &name)
 }
 
 #[cfg(test)]
@@ -55,6 +73,20 @@ mod tests {
         ] {
             assert_eq!(sanitized(text), name);
         }
+    }
+
+    #[test]
+    fn names_of_tools_keep_the_characters_that_they_can_have() {
+        assert_eq!(tool_name("a__get-b.c_1".to_owned()), "a__get-b.c_1");
+        let names = ["a__get b", "a__get/b", "a__日本", "a__ "];
+        let valid = names.map(|name| tool_name(name.to_owned()));
+        for (name, valid) in names.iter().zip(&valid) {
+            assert!(valid.starts_with("a_"), "{name}: {valid}");
+            assert_eq!(&tool_name(valid.clone()), valid);
+        }
+        assert!(valid[0].starts_with("a__get_b_"), "{}", valid[0]);
+        assert_ne!(valid[0], valid[1]);
+        assert_eq!(tool_name(format!("a {}", "b".repeat(200))).len(), 64);
     }
 
     #[test]

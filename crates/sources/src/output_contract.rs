@@ -23,6 +23,12 @@ pub(super) struct OutputContract {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mismatches(Arc<AtomicU64>);
 
+impl From<Arc<AtomicU64>> for Mismatches {
+    fn from(count: Arc<AtomicU64>) -> Self {
+        Self(count)
+    }
+}
+
 impl Mismatches {
     pub(super) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

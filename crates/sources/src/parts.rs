@@ -2,6 +2,7 @@
 
 use super::identity::AssertionSigner;
 use super::per_user::Accounts;
+use super::reuse::Reuse;
 use super::tokens::Tokens;
 use crate::telemetry::Metrics;
 
@@ -17,4 +18,6 @@ pub struct SourceParts {
     pub metrics: Metrics,
     /// Memory limit of the process, in bytes; 0 for no limit.
     pub memory_bytes: u64,
+    /// State of the served sources that a reload keeps.
+    pub reuse: Reuse,
 }

@@ -1,8 +1,11 @@
 //! Conversion of another server's response to a tool result.
 
+use std::collections::BTreeMap;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::catalog::{Output, OutputContent, ToolError};
 use crate::net::FetchedResponse;
@@ -63,16 +66,30 @@ pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
     String::from_utf8_lossy(body).into_owned()
 }
 
-/// Parses the body if its media type is JSON.
-pub(super) fn json(answer: &FetchedResponse) -> Option<Value> {
-    is_json(&media_type(&answer.headers))
-        .then(|| parsed(&answer.body))
-        .flatten()
+/// Returns the text of a JSON document, if it is one.
+pub(super) fn json_text(bytes: &[u8]) -> Option<&str> {
+    let raw: &RawValue = serde_json::from_slice(without_bom(bytes)).ok()?;
+    Some(raw.get())
 }
 
-/// Parses bytes as JSON.
-pub(super) fn parsed(bytes: &[u8]) -> Option<Value> {
-    serde_json::from_slice(without_bom(bytes)).ok()
+/// Returns the text of the value that a JSON pointer leads to (RFC 6901).
+pub(super) fn part<'j>(json: &'j str, pointer: &str) -> Option<&'j str> {
+    pointer.split('/').skip(1).try_fold(json, |json, name| {
+        let name = name.replace("~1", "/").replace("~0", "~");
+        if json.starts_with('{') {
+            let mut members: BTreeMap<String, &RawValue> = serde_json::from_str(json).ok()?;
+            return members.remove(&name).map(RawValue::get);
+        }
+        let is_index = name == "0" || !name.starts_with(['0', '+']);
+        let index: usize = name.parse().ok().filter(|_| is_index)?;
+        Some(items(json)?.get(index)?.get())
+    })
+}
+
+/// Returns the texts of a JSON array's items.
+pub(super) fn items(json: &str) -> Option<Vec<&RawValue>> {
+    let is_array = json.starts_with('[');
+    is_array.then(|| serde_json::from_str(json).ok()).flatten()
 }
 
 /// Removes a UTF-8 byte order mark, which is ignored (RFC 8259, 8.1).
@@ -90,7 +107,7 @@ pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
     if is_json(&media_type)
         && let Some(output) = document(&answer.body)
     {
-        return output;
+        return Ok(output);
     }
     if is_text(&media_type) {
         return Ok(Output::text(text(&answer.headers, &answer.body)));
@@ -102,37 +119,43 @@ pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
     )]))
 }
 
-/// Converts a value to a result. Only objects are structured in every protocol version; other values are sent as
-/// text.
-pub(super) fn structured(value: &Value) -> Result<Output, ToolError> {
-    match value {
-        Value::Object(_) => Ok(Output::structured(value)?),
-        Value::String(text) => Ok(Output::text(text.clone())),
-        other => Ok(Output::text(other.to_string())),
+/// Converts a JSON document to a result. Returns `None` if it is not JSON. Only objects are structured in every protocol
+/// version; other values are sent as text. Numbers keep all of their digits.
+pub(super) fn document(bytes: &[u8]) -> Option<Output> {
+    let bytes = without_bom(bytes);
+    let value: Value = serde_json::from_slice(bytes).ok()?;
+    Some(match value {
+        Value::String(text) => Output::text(text),
+        Value::Object(_) => object(exact(&value, bytes)),
+        _ => Output::text(exact(&value, bytes)),
+    })
+}
+
+/// Returns the result for the JSON text of an object.
+pub(super) fn object(json: String) -> Output {
+    Output {
+        content: OutputContent::Structured,
+        structured: Some(json),
+        ..Output::default()
     }
 }
 
-/// Converts a whole JSON document to a result. Returns `None` if it is not JSON. Numbers keep all of their digits.
-pub(super) fn document(bytes: &[u8]) -> Option<Result<Output, ToolError>> {
-    let bytes = without_bom(bytes);
-    let value: Value = serde_json::from_slice(bytes).ok()?;
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
-    if value.is_string() || !has_long_number(text) {
-        return Some(structured(&value));
+/// Returns the JSON text of an item, with all digits of its numbers and without space between its tokens.
+pub(super) fn compacted(json: &RawValue) -> Option<String> {
+    let json = json.get();
+    let value: Value = serde_json::from_str(json).ok()?;
+    Some(exact(&value, json.as_bytes()))
+}
+
+fn exact(value: &Value, json: &[u8]) -> String {
+    match std::str::from_utf8(json) {
+        Ok(json) if has_long_number(json) => compact(json),
+        _ => value.to_string(),
     }
-    let json = compact(text);
-    Some(Ok(match value {
-        Value::Object(_) => Output {
-            content: OutputContent::Structured,
-            structured: Some(json),
-            ..Output::default()
-        },
-        _ => Output::text(json),
-    }))
 }
 
 /// Returns true if a text can have numbers with more digits than a float of 64 bits.
-fn has_long_number(json: &str) -> bool {
+pub(super) fn has_long_number(json: &str) -> bool {
     const DIGITS: usize = 15;
     let mut bytes = json.bytes();
     let mut run = 0;
@@ -214,10 +237,7 @@ mod tests {
 
     #[test]
     fn numbers_of_documents_keep_their_digits() {
-        let output = |json: &str| {
-            let output = document(json.as_bytes()).expect("JSON");
-            output.expect("a result")
-        };
+        let output = |json: &str| document(json.as_bytes()).expect("JSON");
         let long = "{\r\n \"wei\": 20000000000000000001, \"rate\": [ 0.12345678901234567890 ],\n \"a \\\" b\": 1}";
         let exact = r#"{"wei":20000000000000000001,"rate":[0.12345678901234567890],"a \" b":1}"#;
         assert_eq!(output(long).structured.as_deref(), Some(exact));
@@ -233,5 +253,33 @@ mod tests {
         }
         assert!(document(b"{\"a\": 12345678901234567890").is_none());
         assert!(document(b"\xff").is_none());
+    }
+
+    #[test]
+    fn pointers_lead_to_the_text_of_a_value() {
+        let json =
+            r#"{"a": [{"b/c": 1}, 20000000000000000001], "~": {"": null}, "a": [0, [2.50]]}"#;
+        for (pointer, found) in [
+            ("", Some(json)),
+            ("/a", Some("[0, [2.50]]")),
+            ("/a/1/0", Some("2.50")),
+            ("/~0", Some(r#"{"": null}"#)),
+            ("/~0/", Some("null")),
+            ("/a/01", None),
+            ("/a/+1", None),
+            ("/a/2", None),
+            ("/a/0/b", None),
+            ("/b", None),
+        ] {
+            assert_eq!(part(json, pointer), found, "{pointer}");
+            let value: Value = serde_json::from_str(json).expect("JSON");
+            assert_eq!(
+                value.pointer(pointer).is_some(),
+                found.is_some(),
+                "{pointer}"
+            );
+        }
+        assert_eq!(part(r#"{"b/c": 1}"#, "/b~1c"), Some("1"));
+        assert_eq!(items(r#"{"a": 1}"#).map(|items| items.len()), None);
     }
 }

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use minijinja::value::{Enumerator, Object, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
+use serde_json::value::RawValue;
 
 use super::argument::with_integers;
 use super::identity::caller_value;
+use super::response::has_long_number;
 use crate::auth::Principal;
 use crate::catalog::ToolError;
 pub(super) use environment::path_segment;
@@ -350,7 +352,7 @@ pub(super) fn context(
 /// inside `arguments`.
 pub(super) fn context_with<'n>(
     arguments: &serde_json::Map<String, serde_json::Value>,
-    further: impl IntoIterator<Item = (&'n str, serde_json::Value)>,
+    further: impl IntoIterator<Item = (&'n str, Value)>,
     caller: &Principal,
 ) -> Value {
     let arguments: BTreeMap<&String, _> = arguments
@@ -362,11 +364,40 @@ pub(super) fn context_with<'n>(
         .map(|(name, value)| ((*name).clone(), Value::from(Serde(value))))
         .collect();
     let further = further.into_iter();
-    all.extend(further.map(|(name, value)| (name.to_owned(), Value::from(Serde(value)))));
+    all.extend(further.map(|(name, value)| (name.to_owned(), value)));
     // Inserted last, so that an argument cannot override the caller.
     all.insert("arguments".to_owned(), Value::from(Serde(&arguments)));
     all.insert("caller".to_owned(), caller_value(caller));
     Value::from_object(all)
+}
+
+/// Converts a JSON document to a value in which integers keep up to 128 bits. Returns `None` if it is not JSON.
+pub(super) fn exact_value(json: &str) -> Option<Value> {
+    if !has_long_number(json) {
+        let value: serde_json::Value = serde_json::from_str(json).ok()?;
+        return Some(Value::from(Serde(value)));
+    }
+    match json.as_bytes().first()? {
+        b'{' => {
+            let members: BTreeMap<String, &RawValue> = serde_json::from_str(json).ok()?;
+            let members = members.into_iter();
+            let members = members.map(|(name, member)| Some((name, exact_value(member.get())?)));
+            let members: Option<BTreeMap<String, Value>> = members.collect();
+            members.map(Value::from_object)
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+            let items = items.into_iter().map(|item| exact_value(item.get()));
+            items.collect::<Option<Vec<Value>>>().map(Value::from)
+        }
+        _ => match json.parse::<i128>() {
+            Ok(integer) => Some(Value::from(integer)),
+            Err(_) => {
+                let value: serde_json::Value = serde_json::from_str(json).ok()?;
+                Some(Value::from(Serde(value)))
+            }
+        },
+    }
 }
 
 /// Stands for the members of a missing fact.

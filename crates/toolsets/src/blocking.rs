@@ -27,6 +27,8 @@ pub struct Stop {
     wanted: Arc<AtomicBool>,
     at: Instant,
     timeout: Duration,
+    /// Time that the call waited before its work began.
+    waited: Duration,
     hits: SectionHits,
     /// Limits that the call has hit.
     hit: Arc<Mutex<Vec<&'static str>>>,
@@ -76,16 +78,22 @@ impl Blocking {
         if self.places.is_exhausted() {
             stop.hit(CONCURRENCY);
         }
+        let begun = Instant::now();
+        let mut waited = None;
         let done = tokio::time::timeout(self.timeout, async {
             let place = self.places.acquire().await;
             let place = place.map_err(|full| ToolError::new(format!("{full}; try again later")))?;
-            let stop = stop.clone();
+            let stop = Stop {
+                waited: *waited.insert(begun.elapsed()),
+                ..stop.clone()
+            };
             let (done, _place) = run_blocking(move || (work(&stop), place)).await?;
             done
         });
-        done.await.unwrap_or_else(|_| {
+        let done = done.await;
+        done.unwrap_or_else(|_| {
             stop.hit(TIMEOUT);
-            Err(stop.too_long())
+            Err(ToolError::new(overdue("it", self.timeout, waited)))
         })
     }
 }
@@ -96,6 +104,7 @@ impl Stop {
             wanted: Arc::new(AtomicBool::new(false)),
             at: Instant::now() + timeout,
             timeout,
+            waited: Duration::ZERO,
             hits: SectionHits::default(),
             hit: Arc::default(),
         }
@@ -127,14 +136,38 @@ impl Stop {
     }
 
     fn too_long(&self) -> ToolError {
-        let seconds = self.timeout.as_secs_f64();
-        ToolError::new(format!("it took more than {seconds} s; ask for less"))
+        ToolError::new(self.overdue("it"))
+    }
+
+    /// Says that the time of `what` is up.
+    pub(crate) fn overdue(&self, what: &str) -> String {
+        overdue(what, self.timeout, Some(self.waited))
     }
 
     /// Returns a signal that never fires, for tests.
     #[cfg(test)]
     pub(super) fn never() -> Self {
         Self::after(Duration::from_secs(3600))
+    }
+}
+
+/// Says that the time of `what` is up. `waited` is the part of it in which other calls ran; `None` if it never began.
+fn overdue(what: &str, timeout: Duration, waited: Option<Duration>) -> String {
+    let seconds = timeout.as_secs_f64();
+    match waited {
+        None => {
+            format!("{what} waited {seconds} s for other calls and did not begin; try again later")
+        }
+        Some(waited) if timeout / 10 < waited => {
+            let (waited, ran) = (
+                waited.as_secs_f64(),
+                timeout.saturating_sub(waited).as_secs_f64(),
+            );
+            format!(
+                "{what} waited {waited:.1} s for other calls, and was stopped {ran:.1} s later; try again later"
+            )
+        }
+        Some(_) => format!("{what} took more than {seconds} s and was stopped; ask for less"),
     }
 }
 
@@ -186,8 +219,28 @@ mod tests {
         });
         let second = pool.run(|_| Ok(()));
         let (first, second) = tokio::join!(first, second);
-        assert!(first.expect_err("late").message().contains("0.02 s"));
-        assert!(second.expect_err("late").message().contains("0.02 s"));
+        let (first, second) = (first.expect_err("late"), second.expect_err("late"));
+        assert_eq!(
+            first.message(),
+            "it took more than 0.02 s and was stopped; ask for less"
+        );
+        assert_eq!(
+            second.message(),
+            "it waited 0.02 s for other calls and did not begin; try again later"
+        );
         drop(hold);
+    }
+
+    #[test]
+    fn a_call_that_waited_says_so() {
+        let of = |waited| overdue("the query", Duration::from_secs(3), Some(waited));
+        assert_eq!(
+            of(Duration::from_millis(300)),
+            "the query took more than 3 s and was stopped; ask for less"
+        );
+        assert_eq!(
+            of(Duration::from_millis(2100)),
+            "the query waited 2.1 s for other calls, and was stopped 0.9 s later; try again later"
+        );
     }
 }

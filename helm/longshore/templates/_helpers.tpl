@@ -24,6 +24,18 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* The chart's labels, and those of the values, which override them: (list . labels). */}}
+{{- define "longshore.labelsWith" -}}
+{{- toYaml (mergeOverwrite (fromYaml (include "longshore.labels" (index . 0))) (deepCopy (default dict (index . 1)))) }}
+{{- end }}
+
+{{- define "longshore.podLabels" -}}
+{{- range $name, $value := fromYaml (include "longshore.selectorLabels" .) }}
+{{- if ne (default $value (get (default dict $.Values.podLabels) $name)) $value }}{{ fail (printf "podLabels.%s is not %s, by which the Service selects the pods; remove it" $name $value) }}{{ end }}
+{{- end }}
+{{- include "longshore.labelsWith" (list . .Values.podLabels) }}
+{{- end }}
+
 {{- define "longshore.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "longshore.fullname" .) .Values.serviceAccount.name }}

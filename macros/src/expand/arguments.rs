@@ -1,6 +1,6 @@
 //! The type of a tool's arguments.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Expr, ExprLit, Ident, Lit, Pat};
@@ -46,6 +46,7 @@ pub(super) fn arguments(tool: &ToolFn) -> TokenStream {
         .arguments()
         .enumerate()
         .filter_map(|(i, a)| default(i, a));
+    let hide_tools = hide_from_derives(tool);
     let deny_unknown_fields =
         (!tool.options.additional_properties).then(|| quote!(deny_unknown_fields,));
     quote! {
@@ -59,7 +60,23 @@ pub(super) fn arguments(tool: &ToolFn) -> TokenStream {
             #(#fields,)*
         }
         #(#defaults)*
+        #hide_tools
     }
+}
+
+/// Names of the variables in what `schemars` derives for a struct.
+const DERIVED_VARIABLES: &[&str] = &["d", "generator", "map", "object", "schema", "value"];
+
+/// An unused function for each variable of the derived code, which hides a tool with that name as `hide_tools` of functions
+/// does.
+fn hide_from_derives(tool: &ToolFn) -> TokenStream {
+    let used: Vec<_> = tool.arguments().flat_map(Argument::names_used).collect();
+    let own = &tool.function.sig.ident;
+    let names = DERIVED_VARIABLES
+        .iter()
+        .filter(|name| own != *name && !used.iter().any(|used| used == *name))
+        .map(|name| Ident::new(name, Span::call_site()));
+    quote!(#(#[allow(dead_code)] fn #names() {})*)
 }
 
 pub(super) fn field(i: usize, argument: &Argument) -> TokenStream {

@@ -231,13 +231,14 @@ fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -
             })
         }
         other => {
-            mistakes.at(
-                other,
-                format!(
-                    "the parameter of a {} needs a name, which callers use",
-                    kind.name()
-                ),
-            );
+            let name = kind.name();
+            let message = match (kind, last_name(&parameter.ty)) {
+                (Kind::Tool, Some(wrapper)) if wrapper == "Parameters" => {
+                    "the parameters of a tool are its arguments: write the members of the struct as parameters, or `#[arg(flatten)] arguments: T` without `Parameters`".to_owned()
+                }
+                _ => format!("the parameter of a {name} needs a name, which callers use"),
+            };
+            mistakes.at(other, message);
             None
         }
     }

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longshore::net::TrustedProxies;
 use longshore::{CallContext, Definition, tool_fn};
 use serde_json::{Map, Value, json};
 
@@ -171,6 +172,7 @@ fn auth_02_a_challenge_leads_to_the_metadata_and_that_to_the_issuer() {
         // Any origin may read the metadata, because browser clients need it.
         let document = get(&server, path, "origin: https://client.example\r\n");
         assert_eq!(document.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(document.header("cache-control"), Some("max-age=3600"));
         assert_eq!(
             document.json(),
             json!({
@@ -228,6 +230,20 @@ fn auth_05_tokens_for_others_and_of_others_are_refused() {
         );
         assert_eq!(challenge, expected);
     }
+}
+
+/// Clients of one address, such as that of a hosted client, learn from status 401 that they have to refresh.
+#[test]
+fn expired_tokens_are_no_failed_authentications() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer)
+        .configured(|c| c.limits.failed_authentications_per_minute = Some(2))
+        .start();
+    let status = |token: &str| call(&server, "who", token).status;
+    let expired = issuer.token(json!({"exp": 1_000}));
+    assert_eq!([(); 4].map(|()| status(&expired)), [401; 4]);
+    let foreign = issuer.token(json!({"aud": "https://elsewhere.example/mcp"}));
+    assert_eq!([(); 3].map(|()| status(&foreign)), [401, 401, 429]);
 }
 
 #[test]
@@ -338,6 +354,23 @@ fn before_there_are_keys_the_answer_is_503_and_after_that_tokens_are_good() {
     assert!(good);
     assert_eq!(get(&server, "/readyz", "").status, 200);
     assert_eq!(get(&server, "/livez", "").status, 200);
+}
+
+#[test]
+fn metadata_that_depends_on_the_request_is_not_cached() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer)
+        .configured(|c| {
+            c.http.public_url = None;
+            let proxies = ["127.0.0.0/8".parse().expect("a network")];
+            c.http.trusted_proxies = TrustedProxies::from_iter(proxies);
+            c.auth.oauth.audience = vec![RESOURCE.to_owned()];
+        })
+        .start();
+    let path = "/.well-known/oauth-protected-resource";
+    let document = get(&server, path, "x-forwarded-host: evil.example\r\n");
+    assert_eq!(document.header("cache-control"), Some("no-store"));
+    assert_eq!(document.json()["resource"], "http://evil.example/mcp");
 }
 
 #[test]

@@ -101,6 +101,15 @@ fn a_form_is_answered_as_the_command_says() {
 }
 
 #[test]
+fn json_that_is_not_the_response_ends_the_wait_for_it() {
+    let site =
+        Site::start(|_, _| Told::json(200, json!({"jsonrpc": "2.0", "method": "notifications/x"})));
+    let url = format!("{}/mcp", site.url);
+    let (done, _, told) = run(&["list", &url, "--timeout", "20"]);
+    assert!(!done && told.contains("is not the response"), "{told}");
+}
+
+#[test]
 fn shells_complete_what_the_server_offers() {
     let shop = shop();
     let completed = |words: &[&str]| {

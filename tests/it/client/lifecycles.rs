@@ -396,3 +396,28 @@ async fn a_program_that_never_answers_the_probe_is_waited_for_only_so_long() {
     );
     assert_eq!(connect().await, [&["started"], &rest[..]].concat());
 }
+
+#[tokio::test]
+async fn redirects_within_an_origin_are_followed() {
+    let site = Site::start(|_, asked| {
+        let location = match &*asked.target {
+            "/mcp" => "/mcp/",
+            "/away" => "http://127.0.0.9:9/mcp?secret=1",
+            "/loop" => "/loop",
+            _ => return legacy(asked, "2025-11-25"),
+        };
+        Told::json(307, Value::Null).header("location", location)
+    });
+    let connect = async |path: &str| {
+        let target = to(&format!("{}{path}", site.url));
+        Client::connect(target, Options::default()).await
+    };
+    assert!(connect("/mcp").await.is_ok());
+    let away = connect("/away").await.expect_err("another origin");
+    assert_eq!(
+        away.to_string(),
+        "it redirects to http://127.0.0.9:9/mcp; if that is the server, use that URL"
+    );
+    let endless = connect("/loop").await.expect_err("endless");
+    assert!(endless.to_string().contains("/loop"), "{endless}");
+}

@@ -245,18 +245,13 @@ fn refused(connection: &mut Connection, headers: &[(&str, &str)]) -> crate::supp
 }
 
 #[test]
-fn an_event_that_is_unknown_or_forgotten_is_no_place_to_begin() {
+fn an_id_that_is_none_of_this_stream_is_no_place_to_begin() {
     let it = announcing(|serve| serve);
     let session = it.server.session("2025-11-25");
-    let id = open(&it.server, &session).any_event().expect("an event");
-    let number: u64 = id_of(&id)["s-".len()..].parse().expect("a number");
     let mut connection = it.server.connect();
     for unknown in [
         "x".to_owned(),
         "s-".to_owned(),
-        "s-0".to_owned(),
-        format!("s-{}", number - 1000),
-        format!("s-{}", number + 1000),
         format!("s-{}", "9".repeat(30)),
         "0123456789abcdef-1".to_owned(),
         "9".repeat(1000),
@@ -267,6 +262,26 @@ fn an_event_that_is_unknown_or_forgotten_is_no_place_to_begin() {
     }
     // The session still works.
     session.request("ping", &json!({})).result();
+}
+
+/// Clients that come back after a restart, or after the store lost its data, must not do without notifications.
+#[test]
+fn after_an_event_that_is_forgotten_everything_may_have_changed() {
+    let it = announcing(|serve| serve);
+    let session = it.server.session("2025-11-25");
+    let watched = json!({"uri": "test://watched"});
+    session.request("resources/subscribe", &watched).result();
+    let id = open(&it.server, &session).any_event().expect("an event");
+    let number: u64 = id_of(&id)["s-".len()..].parse().expect("a number");
+    for forgotten in [0, number - 1000, number + 1000] {
+        let mut back = resume(&it.server, &session, &format!("s-{forgotten}"));
+        let first = back.any_event().expect("an event");
+        assert_eq!(id_of(&first), id_of(&id), "{forgotten}");
+        for list in ["tools", "prompts", "resources"] {
+            assert_eq!(back.event(), Some(changed(list)), "{forgotten}");
+        }
+        assert_eq!(back.event(), Some(updated("test://watched")), "{forgotten}");
+    }
 }
 
 #[test]

@@ -5,17 +5,17 @@ use std::io::Read as _;
 use std::net::TcpStream;
 
 /// A request that came over a connection.
-pub(super) struct Incoming {
-    pub(super) method: String,
+pub(crate) struct Incoming {
+    pub(crate) method: String,
     /// Path and query.
-    pub(super) target: String,
+    pub(crate) target: String,
     /// By their names in small letters.
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) body: Vec<u8>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Reads the next request of a connection; `rest` holds earlier unread bytes. Returns `None` at the end.
-pub(super) fn read(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Incoming> {
+pub(crate) fn read(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Incoming> {
     let mut buffer = [0; 64 * 1024];
     let end = loop {
         if let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -5,7 +5,7 @@ mod client;
 pub(crate) mod collector;
 mod gate;
 mod harness;
-mod incoming;
+pub(crate) mod incoming;
 mod mcp;
 mod program;
 mod proxy;

@@ -391,3 +391,97 @@ fn a_resource_that_is_listed_twice_is_there_once() {
         assert_eq!(found.count(), 1, "{list}");
     }
 }
+
+#[test]
+fn a_session_that_a_server_rejects_with_status_400_is_replaced() {
+    const INVALID: &str = "Bad Request: No valid session ID provided";
+    let session = Arc::new(AtomicUsize::new(1));
+    let site = upstream({
+        let session = Arc::clone(&session);
+        move |method, asked, message| {
+            let valid = session.load(Ordering::Relaxed).to_string();
+            let rejected = |said: &str| {
+                let error = json!({"code": -32000, "message": said});
+                Told::json(
+                    400,
+                    json!({"jsonrpc": "2.0", "id": message["id"], "error": error}),
+                )
+            };
+            match method {
+                "GET" | "DELETE" => None,
+                "initialize" => {
+                    let result = json!({
+                        "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "x", "version": "0"},
+                    });
+                    let told = Told::json(200, response(message, result));
+                    Some(told.header("mcp-session-id", &valid))
+                }
+                _ if asked.headers.get("mcp-session-id") != Some(&valid) => Some(rejected(INVALID)),
+                "ping" => Some(Told::json(200, response(message, json!({})))),
+                "tools/call" if !message["params"]["arguments"]["bad"].is_null() => {
+                    Some(rejected("a bad argument"))
+                }
+                _ => None,
+            }
+        }
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    let called = |arguments: Value| {
+        let call = json!({"name": "up__act", "arguments": arguments});
+        result(&server, "2025-11-25", "tools/call", call)["content"][0]["text"].clone()
+    };
+    assert_eq!(called(json!({})), "done");
+    // The server is restarted, and has lost its sessions.
+    session.store(2, Ordering::Relaxed);
+    assert_eq!(called(json!({})), "done");
+    assert_eq!(called(json!({"bad": 1})), "up: a bad argument");
+    let initialized = site.asked("/mcp").into_iter();
+    let initialized = initialized.filter(|asked| asked.body.contains("\"initialize\""));
+    assert_eq!(initialized.count(), 2, "one for each session");
+}
+
+#[test]
+fn a_list_that_a_server_only_declares_is_empty() {
+    let site = upstream(|method, _, message| {
+        (method == "prompts/list").then(|| Told::json(200, error(message, -32601, json!({}))))
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    assert!(listed(&server).contains_key("up__act"));
+}
+
+#[test]
+fn log_messages_are_requested_once_and_forwarded_with_their_logger() {
+    let site = upstream(|method, _, message| {
+        let result = match method {
+            "initialize" => json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "logging": {}},
+                "serverInfo": {"name": "x", "version": "0"},
+            }),
+            "logging/setLevel" => json!({}),
+            "tools/call" => {
+                let log = json!({"level": "error", "logger": "db", "data": {"msg": "full"}});
+                let log =
+                    json!({"jsonrpc": "2.0", "method": "notifications/message", "params": log});
+                return Some(Told::events(&[log, response(message, text("done"))], None));
+            }
+            _ => return None,
+        };
+        Some(Told::json(200, response(message, result)))
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    for _ in 0..2 {
+        let reply = Stateless::call("up__act", json!({}))
+            .meta("logLevel", json!("warning"))
+            .send(&server);
+        let log = r#""level":"error","logger":"db","data":{"msg":"full"}"#;
+        assert!(reply.body.contains(log), "{reply:?}");
+    }
+    let set = site.asked("/mcp").into_iter();
+    let set: Vec<Value> = set
+        .filter_map(|asked| serde_json::from_str(&asked.body).ok())
+        .filter(|message: &Value| message["method"] == "logging/setLevel")
+        .map(|mut message| message["params"].take())
+        .collect();
+    assert_eq!(set, [json!({"level": "warning"})]);
+}

@@ -60,6 +60,22 @@ fn only_names_that_two_have_get_a_prefix_if_that_is_wished_for() {
 }
 
 #[test]
+fn an_upstream_does_not_get_the_name_that_another_ones_tool_has_on_a_collision() {
+    let (one, two, three) = (folder("One."), folder("Two."), folder("Three."));
+    let server = behind([
+        ("a", stdio(&counting(one.path()))),
+        ("b", stdio(&called(&two, "c__count"))),
+        ("c", stdio(&counting(three.path()))),
+    ])
+    .configured(|c| c.upstreams_names = UpstreamNames::Collision)
+    .start();
+    let listed = listed(&server);
+    let names: Vec<&str> = listed.keys().map(String::as_str).collect();
+    assert_eq!(names, ["a__count", "b__c__count", "c__count"]);
+    assert_eq!(listed["c__count"], "Three.");
+}
+
+#[test]
 fn without_prefixes_the_second_of_two_is_refused_and_one_of_its_own_counts() {
     let (one, two, three) = (folder("One."), folder("Two."), folder("Three."));
     let mut prefixed = stdio(&counting(three.path()));

@@ -17,11 +17,19 @@ use crate::transport::http::{RouteFuture, RouteHandler, problem, problem_respons
 pub(super) const PATH: &str = "/accounts";
 
 /// Lists the logins of the authenticated caller, and ends one.
-pub(super) struct AccountList(pub(super) Accounts);
+pub(super) struct AccountList {
+    pub(super) accounts: Accounts,
+    /// True if a source had logins of users at the start. Otherwise the path exists as long as any source has.
+    pub(super) is_expected: bool,
+}
 
 impl RouteHandler for AccountList {
     fn call(&self, request: Request<Bytes>) -> RouteFuture {
-        let accounts = self.0.clone();
+        if !self.is_expected && !self.accounts.are_any() {
+            let text = "no source has logins of users (auth.per_user)";
+            return Box::pin(std::future::ready(refused(StatusCode::NOT_FOUND, text)));
+        }
+        let accounts = self.accounts.clone();
         Box::pin(async move { respond(&accounts, &request).await })
     }
 }
@@ -94,4 +102,24 @@ fn json(status: StatusCode, value: &Value) -> Response<Body> {
 
 fn refused(status: StatusCode, detail: &str) -> Response<Body> {
     problem_response(status, &problem(status, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_path_is_there_once_a_source_has_logins() {
+        for (is_expected, status) in [
+            (false, StatusCode::NOT_FOUND),
+            (true, StatusCode::UNAUTHORIZED),
+        ] {
+            let list = AccountList {
+                accounts: Accounts::default(),
+                is_expected,
+            };
+            let response = list.call(Request::new(Bytes::new())).await;
+            assert_eq!(response.status(), status);
+        }
+    }
 }

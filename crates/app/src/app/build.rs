@@ -1,5 +1,7 @@
 //! Builds the server from an application and its configuration, and binds its listeners.
 
+#[cfg(feature = "cli")]
+mod check;
 mod listeners;
 
 use std::future::Future;
@@ -18,20 +20,20 @@ use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
-use super::hooks::{implied_scopes_hook, keys_hook, limits_hook};
+use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook};
 use super::items::{LoadedItems, report_rejected};
 use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
 use super::server_card::ServerCards;
 use super::state::{self, OpenState};
 use super::supervisor::Supervisor;
-use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
+use super::warnings::{warn_of_nobody, warn_of_open_secrets};
 use super::{App, methods, upstream_metrics};
 use crate::audit::Audit;
 use crate::auth::{Authentication, Authenticator, EndpointScopes, ServerFacts};
 #[cfg(feature = "egress")]
 use crate::config::trust_ca_file;
-use crate::config::{Config, Flags, Loaded, is_public, validate_features};
+use crate::config::{Config, Flags, Loaded, validate_features};
 use crate::environment::{Probe, instance_name};
 use crate::harness::Harness;
 use crate::limit::{Limits, RateSync};
@@ -39,7 +41,7 @@ use crate::net::Background;
 use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
 use crate::telemetry::Telemetry;
-use crate::transport::http::{Layers, Tls};
+use crate::transport::http::Layers;
 use listeners::{bind_listeners, check_listener};
 
 impl App {
@@ -97,7 +99,7 @@ impl App {
         self.offers.metrics = telemetry.metrics.clone();
         self.offers
             .prepare(&config, &keys, supervisor.background())?;
-        self.serve_documents(&config, &mut layers)?;
+        hooks.extend(self.serve_documents(&config, &apps, &mut layers)?);
         let upstreams = self.offers.upstreams.clone();
         let items = self.offers.clone();
         let Built {
@@ -159,8 +161,13 @@ impl App {
         })
     }
 
-    /// Serves the keys of signed assertions and the server cards to everybody.
-    fn serve_documents(&self, config: &Config, layers: &mut Layers) -> Result<(), AppError> {
+    /// Serves the keys of signed assertions and the server cards to everybody. Returns the hook that updates the cards.
+    fn serve_documents(
+        &self,
+        config: &Arc<Config>,
+        apps: &[OtherApp],
+        layers: &mut Layers,
+    ) -> Result<Option<Hook>, AppError> {
         #[cfg(feature = "sources")]
         if let Some(signer) = self
             .offers
@@ -170,10 +177,12 @@ impl App {
         {
             layers.serve_publicly(Arc::new(AssertionKeys(signer)));
         }
-        if let Some(cards) = ServerCards::new(config)? {
+        let cards = ServerCards::new(config, apps)?;
+        Ok(cards.map(|cards| {
+            let hook = cards.hook(config, self.identity.clone());
             layers.serve_publicly(Arc::new(cards));
-        }
-        Ok(())
+            hook
+        }))
     }
 
     /// Builds the server without a transport, for tests of tools.
@@ -187,81 +196,6 @@ impl App {
     /// Invalid tools or settings.
     pub fn harness(self) -> Result<Harness, AppError> {
         Ok(Harness::new(self.server()?))
-    }
-
-    /// Does everything that serving would, except for binding the address. With `offline`, upstream servers and documents
-    /// at URLs are left out.
-    #[cfg(feature = "cli")]
-    #[doc(hidden)]
-    pub async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
-        let (config, _) = self.take_config()?;
-        let origins = self.offers.origins.clone();
-        let written = Arc::clone(&config);
-        Box::pin(self.check_with(config, offline))
-            .await
-            .map_err(|error| error.located(&origins, &written))
-    }
-
-    #[cfg(feature = "cli")]
-    async fn check_with(
-        mut self,
-        mut config: Arc<Config>,
-        offline: bool,
-    ) -> Result<Checked, AppError> {
-        let auth = self.authentication(&config)?;
-        warn_of_nobody(&config.policy, &auth);
-        Tls::load(&config.http.tls)?;
-        ServerCards::new(&config)?;
-        if is_public(&config) {
-            let proved = self.proved || config.auth.proves_anything();
-            warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
-        }
-        let mut left_out = Vec::new();
-        let config = Arc::make_mut(&mut config);
-        if offline {
-            #[cfg(feature = "sources")]
-            for (name, upstream) in &config.upstreams {
-                if !upstream.disabled {
-                    upstream.target(name)?;
-                }
-            }
-            left_out.extend(std::mem::take(&mut config.upstreams).into_keys());
-            config.sources.retain(|source| {
-                let is_far = source
-                    .openapi
-                    .as_ref()
-                    .is_some_and(|openapi| openapi.document.contains("://"));
-                if is_far {
-                    left_out.push(source.name.clone());
-                }
-                !is_far
-            });
-            self.offers.leaves_out = !left_out.is_empty();
-        }
-        // A check waits for the upstream servers, even if the start does not.
-        if config.upstreams_wait_seconds == Some(0) {
-            config.upstreams_wait_seconds = None;
-        }
-        let supervisor = Supervisor::new();
-        let keys = Arc::new(KeyRing::new(&config.seal)?);
-        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(config));
-        self.offers.metrics = telemetry.metrics.clone();
-        self.offers
-            .prepare(config, &keys, supervisor.background())?;
-        let upstreams = self.offers.upstreams.clone();
-        let server = Box::pin(self.build(config, telemetry, keys)).await?.server;
-        let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
-        let awaited = upstreams.map(|upstreams| upstreams.awaited());
-        let awaited = awaited.into_iter().flatten();
-        let snapshot = server.snapshot();
-        Ok(Checked {
-            tools: server.tool_count(),
-            offers_nothing: snapshot.catalog.offers_nothing(),
-            missing: rejected
-                .chain(awaited.map(|name| format!("upstreams.{name}")))
-                .collect(),
-            left_out,
-        })
     }
 
     /// Builds the server without a transport. Loading that has to wait is driven by a control runtime on a thread of its
@@ -376,7 +310,7 @@ impl App {
         state::export_usage(&state, &telemetry.metrics);
         let tokens = &self.offers.tokens;
         tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
-        let loaded = self.offers.load(config).await?;
+        let loaded = self.offers.load(config, None).await?;
         let catalog = self.offers.catalog(loaded.clone())?;
         let completeness = self.offers.completeness(&loaded);
         report_rejected(&catalog, completeness, &self.offers.origins)?;
@@ -470,19 +404,6 @@ fn limits(
     });
     limits.warn_if_alone();
     limits
-}
-
-/// Result of checking a configuration.
-#[cfg(feature = "cli")]
-#[derive(Debug)]
-pub struct Checked {
-    pub tools: usize,
-    /// True without any tool, resource and prompt.
-    pub offers_nothing: bool,
-    /// Settings whose items cannot be served.
-    pub missing: Vec<String>,
-    /// Names of the sources and upstream servers that were not checked.
-    pub left_out: Vec<String>,
 }
 
 /// A server, and the parts that it shares with the endpoints beside it.

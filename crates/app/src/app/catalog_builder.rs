@@ -22,7 +22,7 @@ use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
 use crate::config::{Config, Loaded};
 use crate::net;
 use crate::server::{Admission, PreparedSnapshot, Server};
-use crate::source::offered_at;
+use crate::source::{BuiltSource, offered_at};
 
 /// Builder of a server's catalogs, at `/mcp` and at each endpoint. Clients are notified of changed lists.
 pub(super) struct CatalogBuilder {
@@ -32,6 +32,21 @@ pub(super) struct CatalogBuilder {
     proved: bool,
     endpoints: Vec<Endpoint>,
     current: Mutex<Current>,
+}
+
+/// Sources to load again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refresh {
+    /// Sources that are unavailable.
+    Unavailable,
+    /// Sources that are unavailable, and those whose documents are fetched from servers.
+    Documents,
+}
+
+/// Sources that were loaded again, by position, and the settings that they belong to.
+pub(super) struct RefreshedSources {
+    config: Arc<Config>,
+    sources: Vec<(usize, BuiltSource)>,
 }
 
 /// Settings and items that are served now.
@@ -76,7 +91,14 @@ impl CatalogBuilder {
         let mut config = config.clone();
         self.identity.apply(&mut config);
         let config = Arc::new(config);
-        let loaded = self.items.load(&config).await?;
+        let served = {
+            let current = self.current();
+            (Arc::clone(&current.config), current.loaded.clone())
+        };
+        let loaded = self
+            .items
+            .load(&config, Some((&served.0, &served.1)))
+            .await?;
         for endpoint in &self.endpoints {
             endpoint.reload().await?;
         }
@@ -96,6 +118,7 @@ impl CatalogBuilder {
         let builder = Arc::clone(self);
         Ok(Box::new(move || {
             let mut current = builder.current();
+            let are_rules_new = current.config.policy != config.policy;
             upstream_metrics::watch_sources(&loaded.gauges(), &builder.server.telemetry().metrics);
             *current = Current {
                 config,
@@ -104,12 +127,19 @@ impl CatalogBuilder {
             };
             builder.install(prepared);
             drop(current);
-            if let Some(audit) = &builder.server.audit {
+            if let Some(audit) = &builder.server.audit
+                && are_rules_new
+            {
                 audit.note(Entry::new(Event::Policy).saying("rules", rules));
             }
             // Upstream servers may have changed in between.
             builder.rebuild();
         }))
+    }
+
+    /// Adds the location of the setting to an error.
+    pub(super) fn located(&self, error: AppError, config: &Config) -> AppError {
+        error.located(&self.items.origins, config)
     }
 
     /// Replaces the locations of settings for messages.
@@ -155,40 +185,60 @@ impl CatalogBuilder {
         self.current().loaded.awaits_some()
     }
 
-    /// Loads unavailable sources again, and serves those that are available now. It must not run during a reload.
-    pub(super) async fn retry_sources(&self) {
-        let (sources, parts, positions) = {
-            let current = self.current();
-            let each = current.loaded.sources.iter().enumerate();
-            let positions: Vec<usize> = each
-                .filter(|(_, source)| source.is_awaited)
-                .map(|(position, _)| position)
-                .collect();
-            let config = &current.config;
-            (
-                config.sources.clone(),
-                self.items.source_parts(config),
-                positions,
-            )
-        };
-        // After an error it is tried the next time.
-        let found = offered_at(&sources, &positions, &parts).await;
-        let found = found.unwrap_or_default();
+    /// Loads some of the sources again. Nothing is served before [`serve_refreshed`](Self::serve_refreshed).
+    pub(super) fn refresh(
+        &self,
+        which: Refresh,
+    ) -> impl Future<Output = RefreshedSources> + Send + use<> {
+        let current = self.current();
+        let config = Arc::clone(&current.config);
+        let each = current.loaded.sources.iter().zip(&config.sources);
+        let positions: Vec<usize> = each
+            .enumerate()
+            .filter(|(_, (source, settings))| {
+                source.is_awaited || which == Refresh::Documents && settings.is_a_remote_document()
+            })
+            .map(|(position, _)| position)
+            .collect();
+        drop(current);
+        let parts = self.items.source_parts(&config);
+        async move {
+            // After an error it is tried the next time.
+            let found = offered_at(&config.sources, &positions, &parts).await;
+            let sources = positions.into_iter().zip(found.unwrap_or_default());
+            RefreshedSources {
+                sources: sources.collect(),
+                config,
+            }
+        }
+    }
+
+    /// Serves sources that were loaded again, unless the configuration was reloaded meanwhile. Documents that could not be
+    /// loaded remove nothing.
+    pub(super) fn serve_refreshed(&self, refreshed: RefreshedSources) {
+        let RefreshedSources { config, sources } = refreshed;
         let mut current = self.current();
-        let mut came = false;
-        for (position, source) in positions.into_iter().zip(found) {
-            if !source.is_awaited
-                && let Some(known) = current.loaded.sources.get_mut(position)
-            {
+        if !Arc::ptr_eq(&current.config, &config) {
+            return;
+        }
+        let mut is_changed = false;
+        for (position, source) in sources {
+            let Some(known) = current.loaded.sources.get_mut(position) else {
+                continue;
+            };
+            if known.is_awaited && source.is_awaited {
+                continue;
+            }
+            if known.is_awaited {
                 tracing::info!(
                     source = source.name,
                     "a source that was unavailable is loaded"
                 );
-                *known = source.or_stay(known);
-                came = true;
             }
+            *known = source.or_stay(known);
+            is_changed = true;
         }
-        if came {
+        if is_changed {
             let gauges = current.loaded.gauges();
             upstream_metrics::watch_sources(&gauges, &self.server.telemetry().metrics);
             drop(current);
@@ -268,6 +318,7 @@ impl CatalogBuilder {
             };
             let part = endpoint.catalog(&catalog)?;
             let config = endpoint.config(config);
+            check_search_names(&config, &part)?;
             others.push(endpoint.server.prepare(part, &config, admission));
         }
         let main = Admission { policy, proved };

@@ -59,8 +59,13 @@ pub(super) fn serve(
     };
     let name = config.server.title.as_ref().unwrap_or(&config.server.name);
     let accounts = items.accounts.clone();
-    if has_user_logins(config) {
-        let list = AccountList(accounts.clone());
+    let has_logins = has_user_logins(config);
+    // The first source with logins can come with a reload.
+    if has_logins || !layers.has_route(ACCOUNTS_PATH) {
+        let list = AccountList {
+            accounts: accounts.clone(),
+            is_expected: has_logins,
+        };
         layers.add_route(ACCOUNTS_PATH.to_owned(), Arc::new(list));
     }
     let page = ConnectPage::new(name, &public, accounts, recognizers, &items.metrics);
@@ -213,7 +218,8 @@ impl Inner {
                 }
             }
         }
-        let begun = self.accounts.begin(&invitation).await;
+        let is_free = |id: &str| self.cookie.is_free(headers, id);
+        let begun = self.accounts.begin(&invitation, is_free).await;
         let begun = begun.map_err(|error| {
             tracing::warn!(
                 source = invitation.source(),

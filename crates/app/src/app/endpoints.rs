@@ -13,8 +13,8 @@ use crate::config::Config;
 use crate::limit::Limits;
 use crate::seal::KeyRing;
 use crate::server::{
-    Admission, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext, ServerParts,
-    endpoint_name_problem,
+    Admission, EndpointConfig, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext,
+    ServerParts, endpoint_name_problem,
 };
 use crate::source::Artifacts;
 use crate::state::SharedState;
@@ -57,6 +57,8 @@ enum Content {
 }
 
 struct Selection {
+    /// Settings at startup.
+    settings: EndpointConfig,
     filter: EndpointFilter,
     /// Store for large results, whose links are readable where there are tools.
     artifacts: Option<Arc<Artifacts>>,
@@ -127,6 +129,7 @@ pub(super) async fn build(
             name.clone(),
             announcer,
             Content::Selection(Box::new(Selection {
+                settings: endpoint.clone(),
                 filter,
                 artifacts: items.artifacts.clone(),
             })),
@@ -171,7 +174,7 @@ impl Endpoint {
     ) -> Result<Self, AppError> {
         let catalog = content.catalog(whole)?;
         warn_of_missing(&name, &catalog, config, whole);
-        let settings = content.config(&name, config);
+        let settings = content.config(config);
         check_search_names(&settings, &catalog)?;
         let shared = ServerContext {
             state: parts.state.clone(),
@@ -221,7 +224,7 @@ impl Endpoint {
 
     /// Returns its settings.
     pub(super) fn config(&self, config: &Config) -> ServerConfig {
-        self.content.config(&self.name, config)
+        self.content.config(config)
     }
 }
 
@@ -281,18 +284,19 @@ impl Content {
         }
     }
 
-    fn config(&self, name: &str, config: &Config) -> ServerConfig {
+    fn config(&self, config: &Config) -> ServerConfig {
         let mut server = config.server.clone();
         match self {
-            Self::Selection(_) => {
-                if let Some(endpoint) = config.endpoints.get(name) {
-                    server.title = endpoint.title.clone().or(server.title);
-                    server.search.above = endpoint.search_above.or(server.search.above);
-                    server.instructions = endpoint.instructions.clone().or(server.instructions);
-                }
+            Self::Selection(selection) => {
+                let settings = &selection.settings;
+                server.title = settings.title.clone().or(server.title);
+                server.search.above = settings.search_above.or(server.search.above);
+                server.instructions = settings.instructions.clone().or(server.instructions);
             }
             Self::App(app) => {
                 if let Some((name, version)) = &app.identity.name {
+                    // Clients show the title, which is that of the other application, instead of a name.
+                    server.title = None;
                     server.name.clone_from(name);
                     server.version.clone_from(version);
                 }

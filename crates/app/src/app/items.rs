@@ -21,8 +21,8 @@ use crate::net::Background;
 use crate::seal::KeyRing;
 use crate::source::{
     Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, BuiltSource,
-    ClientStatsHandle, Naming, RecognizedUsers, SEPARATOR, SourceConfig, SourceParts,
-    TIMEOUT_SECONDS, Tokens, ToolsetContext, UpstreamRules, Upstreams, builtin, offered,
+    ClientStatsHandle, Naming, RecognizedUsers, Reuse, SEPARATOR, SourceConfig, SourceParts,
+    TIMEOUT_SECONDS, Tokens, ToolsetContext, UpstreamRules, Upstreams, builtin, offered_at,
 };
 use crate::telemetry::Metrics;
 
@@ -55,6 +55,8 @@ pub(super) struct AppItems {
     pub(super) signer: Option<AssertionSigner>,
     /// Logins of users at the APIs of sources.
     pub(super) accounts: Accounts,
+    /// State of the sources that a reload keeps.
+    pub(super) reuse: Reuse,
     /// Upstream servers of the settings at startup.
     pub(super) upstreams: Option<Arc<Upstreams>>,
     /// True if configured items were left out, so that rules can name items which are not known.
@@ -111,6 +113,16 @@ impl LoadedItems {
             })
             .collect();
         self
+    }
+
+    /// Returns the source at a position if its settings are the same, and its document is fetched from a server. A reload
+    /// neither waits for that server nor depends on it.
+    fn fetched(&self, position: usize, known: &Config, config: &Config) -> Option<&BuiltSource> {
+        let settings = config.sources.get(position)?;
+        let is_same = settings.is_a_remote_document()
+            && known.sources.get(position) == Some(settings)
+            && known.limits.memory_bytes == config.limits.memory_bytes;
+        self.sources.get(position).filter(|_| is_same)
     }
 
     /// Returns the statistics of the sources.
@@ -216,8 +228,13 @@ impl AppItems {
         }
     }
 
-    /// Loads the items that the settings name, and the first listings of upstream servers.
-    pub(super) async fn load(&self, config: &Config) -> Result<LoadedItems, AppError> {
+    /// Loads the items that the settings name, and the first listings of upstream servers. Documents that are `served` for the
+    /// same settings are not fetched again.
+    pub(super) async fn load(
+        &self,
+        config: &Config,
+        served: Option<(&Config, &LoadedItems)>,
+    ) -> Result<LoadedItems, AppError> {
         let mut loaded = LoadedItems {
             tools: self.tools.clone(),
             resources: self.resources.clone(),
@@ -228,12 +245,35 @@ impl AppItems {
             mounted: Vec::new(),
         };
         self.load_toolsets(config, &mut loaded)?;
-        loaded.sources = offered(&config.sources, &self.source_parts(config)).await?;
+        loaded.sources = self.load_sources(config, served).await?;
         loaded.mounted = self.load_mounted().await?;
         if let Some(upstreams) = &self.upstreams {
             upstreams.discover().await?;
         }
         Ok(loaded)
+    }
+
+    async fn load_sources(
+        &self,
+        config: &Config,
+        served: Option<(&Config, &LoadedItems)>,
+    ) -> Result<Vec<BuiltSource>, AppError> {
+        let fetched = |position: usize| {
+            let (known, loaded) = served?;
+            loaded.fetched(position, known, config).cloned()
+        };
+        let all = (0..config.sources.len()).map(|position| (position, fetched(position)));
+        let all: Vec<_> = all.collect();
+        let others = all.iter().filter(|(_, fetched)| fetched.is_none());
+        let others: Vec<usize> = others.map(|(position, _)| *position).collect();
+        let parts = self.source_parts(config);
+        let mut others = offered_at(&config.sources, &others, &parts)
+            .await?
+            .into_iter();
+        let each = all.into_iter();
+        Ok(each
+            .filter_map(|(_, fetched)| fetched.or_else(|| others.next()))
+            .collect())
     }
 
     /// Parts of the server that configured sources use.
@@ -244,6 +284,7 @@ impl AppItems {
             accounts: self.accounts.clone(),
             metrics: self.metrics.clone(),
             memory_bytes: config.limits.memory_bytes,
+            reuse: self.reuse.clone(),
         }
     }
 
@@ -374,7 +415,8 @@ impl AppItems {
     }
 }
 
-fn unusable(error: ArtifactError) -> AppError {
+/// Converts an error of the artifact store.
+pub(super) fn unusable(error: ArtifactError) -> AppError {
     let conflict = Conflict {
         problem: format!("artifacts.{} cannot be used", error.setting),
         advice: error.problem,

@@ -14,6 +14,8 @@ mod build;
 mod catalog_builder;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 mod connect;
+#[cfg(feature = "cli")]
+mod dry_run;
 mod endpoints;
 mod error;
 mod hooks;
@@ -63,7 +65,7 @@ pub use offering::Offering;
 pub use policy::PolicyTester;
 pub use serve::BoundServer;
 #[cfg(feature = "cli")]
-pub use signals::{Signals, stop_signal};
+pub use signals::{Signals, stop_signal, survive_hangups};
 #[cfg(feature = "cli")]
 pub use state::tokens;
 

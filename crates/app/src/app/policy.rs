@@ -50,7 +50,7 @@ impl App {
         complete(items.need_runtime(&config), |background| async move {
             let keys = Arc::new(KeyRing::new(&config.seal)?);
             items.prepare(&config, &keys, &background)?;
-            let loaded = items.load(&config).await?;
+            let loaded = items.load(&config, None).await?;
             let catalog = items.catalog(loaded.clone())?;
             let completeness = items.completeness(&loaded);
             report_rejected(&catalog, completeness, &items.origins)?;

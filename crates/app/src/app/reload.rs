@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::catalog_builder::CatalogBuilder;
-use super::error::AppError;
-use super::hooks::Hook;
+use super::catalog_builder::{CatalogBuilder, Refresh, RefreshedSources};
+use super::error::{AppError, MainError};
+use super::hooks::{Commit, Hook};
+use crate::auth::AuthMethodKind;
 use crate::config::{Loaded, Reload, Watch};
 use crate::environment::Probe;
 use crate::net;
@@ -24,6 +26,8 @@ pub(super) struct Reloader {
     /// Settings at startup, which are still in force where a change needs a restart.
     started: Arc<Loaded>,
     current: Arc<Loaded>,
+    /// Configuration that the last attempt could not apply. Files that it names may be missing.
+    rejected: Option<Arc<Loaded>>,
     hooks: Vec<Hook>,
     catalogs: Arc<CatalogBuilder>,
     /// Notified when a changed setting needs a restart.
@@ -53,12 +57,29 @@ fn files_with_references(loaded: &Loaded, catalogs: &CatalogBuilder) -> Vec<Path
 /// First and maximum pause until unavailable sources are loaded again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
 
-/// Reason for a reload.
-enum Reason {
-    /// The configuration may have changed.
+/// Toolsets that open or read files and folders of their settings when they are created.
+const OPENING: [&str; 3] = ["filesystem", "git", "sql"];
+
+/// Event that the reloader handles.
+enum Event {
+    /// The files of the configuration, or documents in files, may have changed.
     Changed,
-    /// A source was unavailable.
-    Missing,
+    /// SIGHUP.
+    Hangup,
+    /// A source is unavailable.
+    Unavailable,
+    /// Sources were loaded again.
+    Refreshed(RefreshedSources),
+}
+
+/// Sources that are being loaded again. Reloads do not wait for it.
+type Refreshing = (Refresh, BoxFuture<'static, RefreshedSources>);
+
+async fn refreshed(refreshing: &mut Option<Refreshing>) -> RefreshedSources {
+    match refreshing {
+        Some((_, loading)) => loading.await,
+        None => std::future::pending().await,
+    }
 }
 
 impl fmt::Debug for Reloader {
@@ -91,6 +112,7 @@ impl Reloader {
             triggers,
             started: Arc::clone(&loaded),
             current: loaded,
+            rejected: None,
             hooks,
             catalogs: Arc::clone(catalogs),
             restart,
@@ -104,122 +126,189 @@ impl Reloader {
     /// Reloads until dropped.
     pub(super) async fn run(mut self) -> Infallible {
         let mut pause = PAUSE.0;
+        let mut refreshing: Option<Refreshing> = None;
         loop {
-            let awaits_some = self.catalogs.awaits_some();
-            let reason = tokio::select! {
-                () = self.triggers.watch.changed() => Reason::Changed,
-                () = self.triggers.hangups.next() => {
-                    tracing::info!("SIGHUP: the configuration is being reloaded");
-                    self.triggers.watch.pass_over();
-                    Reason::Changed
-                }
-                () = tokio::time::sleep(pause), if awaits_some => Reason::Missing,
+            let awaits_some = refreshing.is_none() && self.catalogs.awaits_some();
+            let event = tokio::select! {
+                () = self.triggers.watch.changed() => Event::Changed,
+                () = self.triggers.hangups.next() => Event::Hangup,
+                refreshed = refreshed(&mut refreshing) => Event::Refreshed(refreshed),
+                () = tokio::time::sleep(pause), if awaits_some => Event::Unavailable,
             };
-            pause = match reason {
-                Reason::Changed => PAUSE.0,
-                Reason::Missing => PAUSE.1.min(pause * 2),
-            };
-            // Files and schemas take time, and other tasks wait for this thread.
-            let reloaded = net::spawn_blocking(move || {
-                Handle::current().block_on(async {
-                    match reason {
-                        Reason::Changed => self.reload().await,
-                        Reason::Missing => self.catalogs.retry_sources().await,
+            match event {
+                Event::Changed | Event::Hangup => {
+                    let is_hangup = matches!(event, Event::Hangup);
+                    if is_hangup {
+                        tracing::info!("SIGHUP: the configuration is being reloaded");
+                        self.triggers.watch.pass_over();
                     }
-                });
-                self
-            });
-            match reloaded.await {
-                Ok(reloader) => self = reloader,
-                Err(error) => {
-                    tracing::error!(%error, "reading the configuration again has failed; it will not be read any more");
-                    return std::future::pending().await;
+                    match self.reload_beside(is_hangup).await {
+                        Some(reloader) => self = reloader,
+                        None => return std::future::pending().await,
+                    }
+                    pause = PAUSE.0;
+                    // What was being loaded may belong to other settings.
+                    let which = match is_hangup {
+                        true => Some(Refresh::Documents),
+                        false => refreshing.take().map(|(which, _)| which),
+                    };
+                    refreshing = which.map(|which| self.refresh(which));
+                }
+                Event::Unavailable => {
+                    pause = PAUSE.1.min(pause * 2);
+                    refreshing = Some(self.refresh(Refresh::Unavailable));
+                }
+                Event::Refreshed(refreshed) => {
+                    refreshing = None;
+                    let catalogs = Arc::clone(&self.catalogs);
+                    // Schemas take time, and other tasks wait for this thread.
+                    let _ = net::spawn_blocking(move || catalogs.serve_refreshed(refreshed)).await;
                 }
             }
-            self.triggers
-                .watch
-                .follow(files_with_references(&self.current, &self.catalogs));
+            let mut files = files_with_references(&self.current, &self.catalogs);
+            // A document that is missing may be created.
+            files.extend(self.rejected.iter().flat_map(|rejected| files_of(rejected)));
+            self.triggers.watch.follow(files);
         }
     }
 
-    async fn reload(&mut self) {
-        let reloaded = self.try_reload().await;
+    fn refresh(&self, which: Refresh) -> Refreshing {
+        (which, Box::pin(self.catalogs.refresh(which)))
+    }
+
+    /// Reloads on another thread, because files and schemas take time and other tasks wait for this one. Returns `None` if that
+    /// ended unexpectedly.
+    async fn reload_beside(mut self, rereads_all: bool) -> Option<Self> {
+        let reloaded = net::spawn_blocking(move || {
+            Handle::current().block_on(self.reload(rereads_all));
+            self
+        });
+        reloaded
+            .await
+            .inspect_err(|error| {
+                tracing::error!(%error, "reading the configuration again has failed; it will not be read any more");
+            })
+            .ok()
+    }
+
+    async fn reload(&mut self, rereads_all: bool) {
+        let reloaded = self.try_reload(rereads_all).await;
         self.has_failed.store(reloaded.is_err(), Ordering::Relaxed);
         match reloaded {
             Ok(()) => self.succeeded.add(1),
             Err(error) => {
                 self.failed.add(1);
                 tracing::error!(
-                    error = net::with_causes(&error),
+                    error = MainError::from(error).to_string(),
                     "the changed configuration cannot be used; the one from before stays in force"
                 );
             }
         }
     }
 
-    async fn try_reload(&mut self) -> Result<(), AppError> {
+    /// With `rereads_all`, files and folders that settings name are opened again, even if no setting has changed.
+    async fn try_reload(&mut self, rereads_all: bool) -> Result<(), AppError> {
         let loaded = self.current.read_again(&Probe::read_again())?;
         self.catalogs.update_origins(&loaded);
-        let commits = self.hooks.iter().map(|hook| hook(&loaded.config));
-        let mut commits = commits.collect::<Result<Vec<_>, _>>()?;
-        commits.push(self.catalogs.prepare(&loaded.config).await?);
-        let changed = self.current.changes(&loaded);
-        let named = |reload: Reload, changes: &[(String, Reload)]| {
-            let names = changes.iter().filter(|(_, of)| *of == reload);
-            names
-                .map(|(name, _)| name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
+        let commits = match self.prepare(&loaded).await {
+            Ok(commits) => commits,
+            Err(error) => {
+                let error = self.catalogs.located(error, &loaded.config);
+                self.catalogs.update_origins(&self.current);
+                self.rejected = Some(loaded);
+                return Err(error);
+            }
         };
-        let live = named(Reload::Live, &changed);
-        // A document can change while the settings that name it stay the same.
-        let sources = &mut loaded.config.sources.iter();
-        let names_documents = sources.any(SourceConfig::is_a_document);
-        if live.is_empty() && !names_documents {
-            tracing::info!(
-                "the configuration was reloaded; no setting that applies to a running server has changed"
-            );
-        } else {
-            for commit in commits {
-                commit();
-            }
-            self.telemetry.life.next_generation();
-            let generation = self.telemetry.life.generation();
-            if live.is_empty() {
-                tracing::info!(
-                    generation,
-                    "the files that the configuration names were reloaded"
-                );
-            } else {
-                tracing::info!(
-                    settings = live,
-                    generation,
-                    "the changed configuration is in force"
-                );
-            }
-        }
-        let restart = named(Reload::Restart, &self.started.changes(&loaded));
-        if !restart.is_empty() {
-            match &self.restart {
-                Some(wanted) => {
-                    tracing::info!(
-                        settings = restart,
-                        "restarting: changed settings need a restart"
-                    );
-                    wanted.notify_one();
-                }
-                None => tracing::warn!(settings = restart, "changed settings need a restart"),
-            }
-        }
+        self.rejected = None;
+        self.commit(&loaded, commits, rereads_all);
+        self.request_restart(&loaded);
         self.current = loaded;
         Ok(())
     }
+
+    /// Prepares the change of all parts. It changes nothing.
+    async fn prepare(&self, loaded: &Loaded) -> Result<Vec<Commit>, AppError> {
+        // This takes longest, and the hooks read files that can change meanwhile.
+        let catalogs = self.catalogs.prepare(&loaded.config).await?;
+        let commits = self.hooks.iter().map(|hook| hook(&loaded.config));
+        let mut commits = commits.collect::<Result<Vec<_>, _>>()?;
+        commits.push(catalogs);
+        Ok(commits)
+    }
+
+    fn commit(&self, loaded: &Loaded, commits: Vec<Commit>, rereads_all: bool) {
+        let live = named(Reload::Live, &self.changes(&self.current, loaded));
+        // A document can change while the settings that name it stay the same, and so can a folder.
+        let config = &loaded.config;
+        let names_documents = config.sources.iter().any(SourceConfig::is_a_document);
+        let opens = |toolset: &String| OPENING.contains(&toolset.as_str());
+        let names_files = names_documents || rereads_all && config.toolsets.iter().any(opens);
+        if live.is_empty() && !names_files {
+            tracing::info!(
+                "the configuration was reloaded; no setting that applies to a running server has changed"
+            );
+            return;
+        }
+        for commit in commits {
+            commit();
+        }
+        self.telemetry.life.next_generation();
+        let generation = self.telemetry.life.generation();
+        if live.is_empty() {
+            tracing::info!(
+                generation,
+                "the files that the configuration names were reloaded"
+            );
+        } else {
+            tracing::info!(
+                settings = live,
+                generation,
+                "the changed configuration is in force"
+            );
+        }
+    }
+
+    /// Returns the settings that have changed, and when they take effect.
+    fn changes(&self, since: &Loaded, loaded: &Loaded) -> Vec<(String, Reload)> {
+        let mut changes = since.changes(loaded);
+        let asked_for = self.started.config.auth.kinds();
+        // A server that did not ask callers for keys at its start does not begin to.
+        if !asked_for.contains(&AuthMethodKind::ApiKey) {
+            let of_keys = |(name, _): &&mut (String, Reload)| name.starts_with("auth.api_keys");
+            for (_, reload) in changes.iter_mut().filter(of_keys) {
+                *reload = Reload::Restart;
+            }
+        }
+        changes
+    }
+
+    /// Requests a restart if a changed setting needs one, or reports it.
+    fn request_restart(&self, loaded: &Loaded) {
+        let restart = named(Reload::Restart, &self.changes(&self.started, loaded));
+        match &self.restart {
+            _ if restart.is_empty() => {}
+            Some(wanted) => {
+                tracing::info!(
+                    settings = restart,
+                    "restarting: changed settings need a restart"
+                );
+                wanted.notify_one();
+            }
+            None => tracing::warn!(settings = restart, "changed settings need a restart"),
+        }
+    }
+}
+
+/// Returns the names of the changed settings that take effect in this way.
+fn named(reload: Reload, changes: &[(String, Reload)]) -> String {
+    let names = changes.iter().filter(|(_, of)| *of == reload);
+    let names: Vec<_> = names.map(|(name, _)| name.as_str()).collect();
+    names.join(", ")
 }
 
 /// Events that cause a reload: changed files and SIGHUP.
 ///
-/// They are observed from its creation on. It is created before the server is built, which may take seconds: until then,
-/// SIGHUP ends the process.
+/// They are observed from its creation on. It is created before the server is built, which may take seconds.
 pub(super) struct ReloadTriggers {
     watch: Watch,
     hangups: Hangups,

@@ -1,7 +1,9 @@
 //! Server cards and the catalogue of them, as a draft of the specification has them (SEP-2127, `ext-server-card`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -11,6 +13,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::AppError;
+use super::endpoints::OtherApp;
+use super::hooks::Hook;
+use super::items::Identity;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
 use crate::net::Body;
@@ -23,58 +28,108 @@ const CARD_MEDIA: &str = "application/mcp-server-card+json";
 const SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json";
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
-/// The documents by path.
+/// Documents by path, with their media types.
+type Documents = BTreeMap<String, (&'static str, Bytes)>;
+
+/// The documents that are served. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct ServerCards {
+    documents: Arc<ArcSwap<Documents>>,
+    apps: Arc<[AppEndpoint]>,
+}
+
+/// An endpoint with items of another application.
 #[derive(Debug)]
-pub(super) struct ServerCards(BTreeMap<String, (&'static str, Bytes)>);
+struct AppEndpoint {
+    endpoint: String,
+    /// Name and version, if the application has its own.
+    name: Option<(String, String)>,
+}
 
 impl ServerCards {
-    /// Builds the documents, if they are configured.
+    /// Builds the documents, if they are configured. `apps` are the endpoints with items of other applications.
     ///
     /// # Errors
     ///
     /// A setting is missing or wrong.
-    pub(super) fn new(config: &Config) -> Result<Option<Self>, AppError> {
-        let card = &config.http.server_card;
-        let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
-        card.check(public.is_some())?;
-        let (Some(name), Some(public)) = (&card.name, public) else {
-            return Ok(None);
-        };
-        let mut documents = BTreeMap::new();
-        let mut entries = Vec::new();
-        let server = &config.server;
-        let title = server.title.as_ref().unwrap_or(&server.name);
-        let endpoints = config.endpoints.iter();
-        let endpoints = endpoints.map(|(endpoint, settings)| {
-            (
-                format!("/mcp/{endpoint}"),
-                format!("{name}-{endpoint}"),
-                settings.title.as_ref().unwrap_or(title),
-            )
+    pub(super) fn new(config: &Config, apps: &[OtherApp]) -> Result<Option<Self>, AppError> {
+        let apps = apps.iter().map(|app| AppEndpoint {
+            endpoint: app.name.clone(),
+            name: app.identity.name.clone(),
         });
-        let whole = ("/mcp".to_owned(), name.clone(), title);
-        for (path, own, title) in std::iter::once(whole).chain(endpoints) {
-            let url = format!("{}{path}", public.root());
-            let document = document(config, &own, title, &url).to_string();
-            documents.insert(
-                format!("{path}/server-card"),
-                (CARD_MEDIA, Bytes::from(document)),
-            );
-            entries.push(json!({
-                "identifier": identifier(&own), "type": CARD_MEDIA, "url": format!("{url}/server-card"),
-            }));
-        }
-        let catalogue = json!({"specVersion": "1.0", "entries": entries}).to_string();
-        documents.insert(
-            CATALOGUE.to_owned(),
-            (CATALOGUE_MEDIA, Bytes::from(catalogue)),
-        );
-        Ok(Some(Self(documents)))
+        let apps: Arc<[_]> = apps.collect();
+        let documents = documents(config, &apps)?;
+        Ok(documents.map(|documents| Self {
+            documents: Arc::new(ArcSwap::from_pointee(documents)),
+            apps,
+        }))
+    }
+
+    /// Returns the hook that applies a changed title and version of the server. `started` is the configuration at the start,
+    /// whose other settings stay in force.
+    pub(super) fn hook(&self, started: &Arc<Config>, identity: Identity) -> Hook {
+        let (cards, started) = (self.clone(), Arc::clone(started));
+        Box::new(move |config| {
+            let mut shown = (*started).clone();
+            shown.server = config.server.clone();
+            identity.apply(&mut shown);
+            let documents = documents(&shown, &cards.apps)?;
+            let cards = cards.clone();
+            Ok(Box::new(move || {
+                if let Some(documents) = documents {
+                    cards.documents.store(Arc::new(documents));
+                }
+            }))
+        })
     }
 }
 
+fn documents(config: &Config, apps: &[AppEndpoint]) -> Result<Option<Documents>, AppError> {
+    let card = &config.http.server_card;
+    let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
+    card.check(public.is_some())?;
+    let (Some(name), Some(public)) = (&card.name, public) else {
+        return Ok(None);
+    };
+    let mut documents = BTreeMap::new();
+    let mut entries = Vec::new();
+    let server = &config.server;
+    let title = server.title.as_ref().unwrap_or(&server.name);
+    let place = |endpoint: &str| (format!("/mcp/{endpoint}"), format!("{name}-{endpoint}"));
+    let endpoints = config.endpoints.iter().map(|(endpoint, settings)| {
+        let title = settings.title.as_ref().unwrap_or(title);
+        (place(endpoint), title, &server.version)
+    });
+    let apps = apps.iter().map(|app| {
+        let (title, version) = match &app.name {
+            Some((name, version)) => (name, version),
+            None => (title, &server.version),
+        };
+        (place(&app.endpoint), title, version)
+    });
+    let whole = (("/mcp".to_owned(), name.clone()), title, &server.version);
+    let all = std::iter::once(whole).chain(endpoints).chain(apps);
+    for ((path, own), title, version) in all {
+        let url = format!("{}{path}", public.root());
+        let document = document(config, &own, (title, version), &url).to_string();
+        documents.insert(
+            format!("{path}/server-card"),
+            (CARD_MEDIA, Bytes::from(document)),
+        );
+        entries.push(json!({
+            "identifier": identifier(&own), "type": CARD_MEDIA, "url": format!("{url}/server-card"),
+        }));
+    }
+    let catalogue = json!({"specVersion": "1.0", "entries": entries}).to_string();
+    documents.insert(
+        CATALOGUE.to_owned(),
+        (CATALOGUE_MEDIA, Bytes::from(catalogue)),
+    );
+    Ok(Some(documents))
+}
+
 /// Returns the card of an endpoint.
-fn document(config: &Config, name: &str, title: &str, url: &str) -> Value {
+fn document(config: &Config, name: &str, (title, version): (&str, &str), url: &str) -> Value {
     let card = &config.http.server_card;
     let description = card.description.as_deref().unwrap_or(title);
     let versions: Vec<_> = Revision::ALL.iter().map(|one| one.as_str()).collect();
@@ -90,7 +145,7 @@ fn document(config: &Config, name: &str, title: &str, url: &str) -> Value {
     }
     let cut = |text: &str| text.chars().take(100).collect::<String>();
     let mut document = json!({
-        "$schema": SCHEMA, "name": name, "version": config.server.version, "title": cut(title),
+        "$schema": SCHEMA, "name": name, "version": version, "title": cut(title),
         "description": cut(description), "remotes": [remote],
     });
     if let Some(url) = &card.website_url {
@@ -108,11 +163,12 @@ fn identifier(name: &str) -> String {
 
 impl PublicPaths for ServerCards {
     fn has(&self, path: &str) -> bool {
-        self.0.contains_key(path)
+        self.documents.load().contains_key(path)
     }
 
     fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture {
-        let found = self.0.get(path).map(|(media, document)| {
+        let documents = self.documents.load();
+        let found = documents.get(path).map(|(media, document)| {
             let mut response = match *request.method() {
                 Method::GET | Method::HEAD => {
                     let response = Response::new(Body::from(document.clone()));

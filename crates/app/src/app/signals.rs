@@ -2,6 +2,17 @@
 
 use crate::net;
 
+/// Keeps SIGHUP from ending the process, from now on. Call it before the configuration is read: a signal that comes earlier
+/// than the subscription to it asks for nothing that is not done anyway. It must run within a runtime.
+#[cfg(feature = "cli")]
+pub fn survive_hangups() {
+    // The handler stays for the life of the process, also without a subscription.
+    #[cfg(unix)]
+    drop(tokio::signal::unix::signal(
+        tokio::signal::unix::SignalKind::hangup(),
+    ));
+}
+
 /// Waits for the first signal to stop. The second one ends the process.
 pub async fn stop_signal(mut signals: Signals) {
     let name = signals.next().await;

@@ -51,7 +51,7 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
         .watch_upstreams(counts, upstreams.described());
 }
 
-/// Exports the sources. A source with a known name replaces the previous one.
+/// Exports the sources, for as long as they are served. A source with a known name replaces the previous one.
 pub(super) fn watch_sources(gauges: &[ClientStatsHandle], metrics: &Metrics) {
     for gauge in gauges {
         let labels = [("upstream", &*gauge.name), ("kind", gauge.kind)];
@@ -61,14 +61,12 @@ pub(super) fn watch_sources(gauges: &[ClientStatsHandle], metrics: &Metrics) {
         };
         watch_bulkhead(labels, read, metrics);
         let retried = gauge.clone();
-        metrics.read(&UPSTREAM_RETRIES, &labels, move || {
-            retried
-                .figures()
-                .map_or(0.0, |figures| figures.retries as f64)
+        metrics.read_while_some(&UPSTREAM_RETRIES, &labels, move || {
+            Some(retried.figures()?.retries as f64)
         });
         let gauge = gauge.clone();
-        metrics.read(&UPSTREAM_MISMATCHES, &labels, move || {
-            gauge.mismatches() as f64
+        metrics.read_while_some(&UPSTREAM_MISMATCHES, &labels, move || {
+            gauge.figures().map(|_| gauge.mismatches() as f64)
         });
     }
 }
@@ -93,11 +91,11 @@ where
     type Figure = fn(&BulkheadStats) -> f64;
     let figure = |figure: Figure| {
         let read = read();
-        move || read().as_ref().map_or(0.0, figure)
+        move || read().as_ref().map(figure)
     };
-    metrics.read(&UPSTREAM_REQUESTS, &labels, figure(|s| s.entered as f64));
-    metrics.read(&UPSTREAM_ACTIVE, &labels, figure(|s| s.under_way as f64));
-    metrics.read(&UPSTREAM_WAITING, &labels, figure(|s| s.waiting as f64));
+    metrics.read_while_some(&UPSTREAM_REQUESTS, &labels, figure(|s| s.entered as f64));
+    metrics.read_while_some(&UPSTREAM_ACTIVE, &labels, figure(|s| s.under_way as f64));
+    metrics.read_while_some(&UPSTREAM_WAITING, &labels, figure(|s| s.waiting as f64));
     let reasons: [(&str, Figure); 3] = [
         ("error", |s| s.failed as f64),
         ("full", |s| s.refused_full as f64),
@@ -106,14 +104,14 @@ where
     for (reason, count) in reasons {
         let [upstream, kind] = labels;
         let labels = [upstream, kind, ("reason", reason)];
-        metrics.read(&UPSTREAM_FAILURES, &labels, figure(count));
+        metrics.read_while_some(&UPSTREAM_FAILURES, &labels, figure(count));
     }
     let breaker = figure(|s| match s.breaker {
         BreakerState::Passing => 0.0,
         BreakerState::Probing => 1.0,
         BreakerState::Tripped => 2.0,
     });
-    metrics.read(&UPSTREAM_BREAKER, &labels, breaker);
+    metrics.read_while_some(&UPSTREAM_BREAKER, &labels, breaker);
 }
 
 fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {

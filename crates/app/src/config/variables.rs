@@ -188,10 +188,17 @@ fn setting_of(name: &str) -> Result<(Vec<String>, bool), Diagnostic> {
     if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
         return Ok((parts(setting), true));
     }
-    let path: Vec<_> = name[PREFIX.len()..]
-        .split("__")
-        .map(str::to_ascii_lowercase)
+    let written: Vec<_> = name[PREFIX.len()..].split("__").collect();
+    let mut path: Vec<_> = written
+        .iter()
+        .map(|part| part.to_ascii_lowercase())
         .collect();
+    // Variables of a program are passed on under the names that they have here.
+    if let [section, _, setting, name] = &mut path[..]
+        && (section.as_str(), setting.as_str()) == ("upstreams", "env")
+    {
+        written[3].clone_into(name);
+    }
     if 1 < path.len() || schema::setting(&path).is_some() {
         return Ok((path, false));
     }
@@ -283,16 +290,26 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, D
 ///
 /// Each variable must be valid by itself, so that the error can name it.
 fn typed(path: &[String], origin: &Origin, text: &str) -> Result<Node, Diagnostic> {
-    if let Ok(value) = serde_json::from_str::<Value>(text) {
-        let as_json = Node::single(path, origin, value);
-        if diagnostic_within::<Config>(&as_json, path).is_none() {
-            return Ok(as_json);
+    let as_json = serde_json::from_str::<Value>(text).ok();
+    for value in as_json.into_iter().chain(truth(text)) {
+        let typed = Node::single(path, origin, value);
+        if diagnostic_within::<Config>(&typed, path).is_none() {
+            return Ok(typed);
         }
     }
     let as_text = Node::single(path, origin, text.into());
     match diagnostic_within::<Config>(&as_text, path) {
         None => Ok(as_text),
         Some(diagnostic) => Err(diagnostic),
+    }
+}
+
+/// Returns the boolean that a word commonly stands for in variables.
+fn truth(text: &str) -> Option<Value> {
+    match &*text.trim().to_ascii_lowercase() {
+        "true" | "yes" | "on" | "1" => Some(true.into()),
+        "false" | "no" | "off" | "0" => Some(false.into()),
+        _ => None,
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 #[cfg(feature = "config-files")]
 use notify::RecommendedWatcher as Watcher;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+use crate::environment::FileStamp;
 
 /// Watcher for a set of files.
 ///
@@ -17,21 +19,20 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Watch {
     files: Vec<PathBuf>,
-    seen: Vec<Option<Look>>,
+    seen: Vec<Option<FileStamp>>,
     news: mpsc::Receiver<()>,
     teller: mpsc::Sender<()>,
     /// Reports changes until dropped.
     watcher: Option<Watcher>,
     /// Time since a file has been missing.
     gone: Option<Instant>,
+    /// True if the files have to be compared, because a wait was dropped after a notification.
+    is_due: bool,
 }
 
 /// Uninhabited: without the feature `config-files` files are polled.
 #[cfg(not(feature = "config-files"))]
 type Watcher = std::convert::Infallible;
-
-/// Modification time, length and inode of a file.
-type Look = (Option<SystemTime>, u64, u64);
 
 /// Time without changes after which a file counts as completely written.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -51,6 +52,7 @@ impl Watch {
             teller,
             watcher: None,
             gone: None,
+            is_due: false,
         };
         watch.follow(files);
         watch
@@ -68,7 +70,8 @@ impl Watch {
             return;
         }
         let mut seen = stamps(&files);
-        let known: HashMap<&PathBuf, &Option<Look>> = self.files.iter().zip(&self.seen).collect();
+        let known: HashMap<&PathBuf, &Option<FileStamp>> =
+            self.files.iter().zip(&self.seen).collect();
         for (file, look) in files.iter().zip(&mut seen) {
             if let Some(known) = known.get(file) {
                 *look = **known;
@@ -86,21 +89,26 @@ impl Watch {
         self.seen = stamps(&self.files);
     }
 
-    /// Waits until a file has changed and is complete. A missing file delays this for a while.
+    /// Waits until a file has changed and is complete. A missing file delays this for a while. If the wait is dropped, the next
+    /// one continues it.
     pub async fn changed(&mut self) {
         if self.files.is_empty() {
             std::future::pending::<()>().await;
         }
         loop {
-            tokio::select! {
-                _ = self.news.recv() => {}
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            if !self.is_due {
+                tokio::select! {
+                    _ = self.news.recv() => {}
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                }
+                self.is_due = true;
             }
             let mut now = stamps(&self.files);
             if now == self.seen {
                 self.gone = None;
                 // Another file of the folder changes, perhaps continuously, such as a log.
                 tokio::time::sleep(SETTLE).await;
+                self.is_due = false;
                 continue;
             }
             loop {
@@ -110,9 +118,11 @@ impl Watch {
                     break;
                 }
             }
+            self.is_due = false;
             // A file that was missing before may stay so.
-            let is_there =
-                |(now, seen): (&Option<Look>, &Option<Look>)| now.is_some() || seen.is_none();
+            let is_there = |(now, seen): (&Option<FileStamp>, &Option<FileStamp>)| {
+                now.is_some() || seen.is_none()
+            };
             let is_whole = now.iter().zip(&self.seen).all(is_there)
                 || GONE <= self.gone.get_or_insert_with(Instant::now).elapsed();
             if now != self.seen && is_whole {
@@ -134,7 +144,9 @@ impl Watch {
             })?;
             let folders: BTreeSet<&Path> = self.files.iter().map(|file| folder_of(file)).collect();
             for folder in folders {
-                watcher.watch(folder, RecursiveMode::NonRecursive)?;
+                if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+                    tracing::debug!(folder = %folder.display(), %error, "a folder cannot be watched; its files are checked periodically");
+                }
             }
             Ok::<_, notify::Error>(watcher)
         };
@@ -158,16 +170,8 @@ fn folder_of(file: &Path) -> &Path {
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Vec<Option<Look>> {
-    let look = |file: &PathBuf| {
-        let metadata = std::fs::metadata(file).ok()?;
-        #[cfg(unix)]
-        let id = std::os::unix::fs::MetadataExt::ino(&metadata);
-        #[cfg(not(unix))]
-        let id = 0;
-        Some((metadata.modified().ok(), metadata.len(), id))
-    };
-    files.iter().map(look).collect()
+fn stamps(files: &[PathBuf]) -> Vec<Option<FileStamp>> {
+    files.iter().map(|file| FileStamp::of(file)).collect()
 }
 
 #[cfg(test)]

@@ -53,7 +53,6 @@ async fn errors_after_the_redirect_uri_was_checked_go_to_the_client() {
         (("code_challenge_method", "plain"), "invalid_request"),
         (("code_challenge_method", ""), "invalid_request"),
         (("resource", "https://other.example/mcp"), "invalid_target"),
-        (("scope", "admin"), "invalid_scope"),
         (("request", "x"), "request_not_supported"),
     ] {
         let page = flow.authorize(&client, &[changed]).await;
@@ -69,6 +68,36 @@ async fn errors_after_the_redirect_uri_was_checked_go_to_the_client() {
         assert_eq!(flow::query(&url, "state").as_deref(), Some("client-state"));
         assert!(flow::query(&url, "iss").is_some());
     }
+}
+
+/// RFC 9700, section 4.11.2.
+#[tokio::test]
+async fn a_wrong_request_leads_to_no_site_that_anyone_may_have_registered() {
+    const SITE: &str = "https://evil.example/cb";
+    let flow = Flow::with(|config| {
+        config.clients = vec![crate::auth::FacadeClientConfig {
+            id: "console".to_owned(),
+            redirect_uris: vec![SITE.to_owned()],
+            ..Default::default()
+        }];
+    })
+    .await;
+    let client = flow.register_at(SITE).await;
+    let wrong = [("redirect_uri", SITE), ("response_type", "token")];
+    let page = flow.authorize(&client, &wrong).await;
+    assert_eq!(page.status, StatusCode::BAD_REQUEST);
+    assert!(page.headers.get("location").is_none());
+    assert!(
+        page.html
+            .contains("href=\"https://evil.example/cb?error=unsupported_response_type&amp;"),
+        "{}",
+        page.html
+    );
+    // The operator knows the sites of configured clients.
+    let page = flow.authorize("console", &wrong).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    let page = flow.authorize(&client, &[("redirect_uri", SITE)]).await;
+    assert_eq!(page.status, StatusCode::OK, "the user decides");
 }
 
 #[tokio::test]
@@ -99,7 +128,7 @@ async fn consent_cannot_be_given_by_another_browser_or_site() {
     for cookie in [
         None,
         Some(other.cookie.as_str()),
-        Some("__Host-longshore-login=x"),
+        Some("__Host-longshore-login-1=x"),
     ] {
         let (status, ..) = flow.send(form("/oauth/consent", &fields, cookie)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{cookie:?}");
@@ -279,10 +308,10 @@ async fn codes_are_bound_to_client_verifier_and_redirect_uri_and_are_used_once()
 }
 
 #[tokio::test]
-async fn refresh_tokens_are_bound_to_their_client_and_resource() {
-    let flow = Flow::start().await;
+async fn refresh_tokens_are_bound_to_their_client_resource_and_scopes() {
+    let flow = Flow::with(|config| config.scopes.push("files:write".to_owned())).await;
     let (client, other) = (flow.register().await, flow.register().await);
-    let code = flow.log_in(&client).await;
+    let code = flow.log_in_for(&client, "files:read").await;
     let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
     let refused = flow.refresh(&other, &tokens["refresh_token"]).await;
     assert_eq!(refused.expect_err("refused")["error"], "invalid_grant");

@@ -145,7 +145,11 @@ impl Flow {
     }
 
     pub(super) async fn register(&self) -> String {
-        let body = json!({"client_name": "Editor", "redirect_uris": ["http://127.0.0.1/callback"]});
+        self.register_at("http://127.0.0.1/callback").await
+    }
+
+    pub(super) async fn register_at(&self, redirect_uri: &str) -> String {
+        let body = json!({"client_name": "Editor", "redirect_uris": [redirect_uri]});
         let request = Request::post("/register").body(Bytes::from(body.to_string()));
         let (status, _, text) = self.send(request.expect("a request")).await;
         assert_eq!(status, StatusCode::CREATED, "{text}");
@@ -246,7 +250,12 @@ impl Flow {
 
     /// A whole login; returns the code.
     pub(super) async fn log_in(&self, client: &str) -> String {
-        let page = self.authorize(client, &[]).await;
+        self.log_in_for(client, "").await
+    }
+
+    /// A login that requests scopes.
+    pub(super) async fn log_in_for(&self, client: &str, scope: &str) -> String {
+        let page = self.authorize(client, &[("scope", scope)]).await;
         assert_eq!(page.status, StatusCode::OK, "{}", page.html);
         let provider = self.decide(&page, "allow").await;
         assert!(provider.as_str().starts_with(&self.provider.issuer));

@@ -7,7 +7,7 @@ use serde_json::json;
 use url::Url;
 
 use super::flow::{Flow, encoded, query};
-use crate::visit::LoginStateCookie;
+use crate::visit::{BrowserCookie, LoginStateCookie};
 use longshore_net::environment::unix_seconds;
 
 fn header(headers: &HeaderMap, name: http::HeaderName) -> String {
@@ -66,7 +66,7 @@ async fn a_user_is_recognized_and_returns_to_what_was_visited() {
 
     // Another browser, a later time, another value.
     let value = "x".repeat(43);
-    let foreign = with_cookie(&format!("__Host-longshore-login={value}"));
+    let foreign = with_cookie(&format!("__Host-longshore-login-8={value}"));
     assert_eq!(flow.server.visitor(&foreign, &sealed, now), None);
     assert_eq!(flow.server.visitor(&HeaderMap::new(), &sealed, now), None);
     let later = flow
@@ -83,7 +83,7 @@ async fn a_response_of_the_provider_counts_in_the_browser_that_began_only() {
     let flow = Flow::start().await;
     let (_, provider) = begin(&flow, "the-link").await;
     let value = "x".repeat(43);
-    let foreign = format!("__Host-longshore-login={value}");
+    let foreign = format!("__Host-longshore-login-8={value}");
     let (status, headers, text) = come_back(&flow, &foreign, &provider).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
     assert!(headers.get(LOCATION).is_none());
@@ -91,6 +91,36 @@ async fn a_response_of_the_provider_counts_in_the_browser_that_began_only() {
         text.contains("this browser did not begin the login"),
         "{text}"
     );
+}
+
+#[test]
+fn logins_that_begin_at_the_same_time_keep_their_browser() {
+    let cookie = BrowserCookie::new(true);
+    let begin = |shown: &HeaderMap| {
+        let browser = cookie.of_or_new(shown);
+        let mut response = http::Response::default();
+        browser.set_on(&mut response);
+        let set = header(response.headers(), SET_COOKIE);
+        let (pair, attributes) = set.split_once(';').expect("attributes");
+        assert_eq!(
+            attributes,
+            " Path=/; HttpOnly; SameSite=Lax; Max-Age=3600; Secure"
+        );
+        (browser.digest, pair.to_owned())
+    };
+    let name = |pair: &str| pair.split('=').next().map(str::to_owned);
+    // Both pages were requested before the browser had a cookie.
+    let (first, one) = begin(&HeaderMap::new());
+    let (second, other) = std::iter::repeat_with(|| begin(&HeaderMap::new()))
+        .find(|(_, other)| name(other) != name(&one))
+        .expect("endless");
+    let shown = with_cookie(&format!("{one}; {other}"));
+    assert!(cookie.is_of(&shown, &first) && cookie.is_of(&shown, &second));
+    // A later login keeps one of them, for another hour.
+    let (third, again) = begin(&shown);
+    assert!((third == first && again == one) || (third == second && again == other));
+    let moved = with_cookie(&one.replace("-login-", "-login-9"));
+    assert!(!cookie.is_of(&moved, &first));
 }
 
 #[test]
@@ -111,6 +141,7 @@ fn the_state_of_a_login_is_in_a_cookie_of_its_own() {
     let state = |headers: &HeaderMap, id| cookie.state(headers, id);
     assert_eq!(state(&shown, "abc").as_deref(), Some("sealed_state-1"));
     assert_eq!(state(&shown, "bcd"), None, "another login");
+    assert!(cookie.is_free(&shown, "bcd") && !cookie.is_free(&shown, "abc"));
     let twice = "__Host-longshore-connect-1=a; __Host-longshore-connect-1=b";
     assert_eq!(state(&with_cookie(twice), "abc"), None);
     assert_eq!(LoginStateCookie::new(false).state(&shown, "abc"), None);

@@ -17,6 +17,7 @@ use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, IntoContents,
     InvalidParameter, PromptError, ResourceDefinition, ResourceError,
 };
+use crate::net::with_causes;
 use crate::protocol::ResourceContents;
 
 /// Marker for a function that returns `T`, where errors are an `E`.
@@ -33,12 +34,16 @@ impl<T, E> Answer<T, E> {
 /// An error of resources or prompts.
 pub trait Fault: From<InvalidParameter> + From<ClientRequestError> {
     fn in_words(message: String) -> Self;
+    fn with_cause(self, cause: String) -> Self;
     fn of_the_server(message: &'static str) -> Self;
 }
 
 impl Fault for ResourceError {
     fn in_words(message: String) -> Self {
         Self::new(message)
+    }
+    fn with_cause(self, cause: String) -> Self {
+        self.caused_by(cause)
     }
     fn of_the_server(message: &'static str) -> Self {
         Self::internal(message)
@@ -48,6 +53,9 @@ impl Fault for ResourceError {
 impl Fault for PromptError {
     fn in_words(message: String) -> Self {
         Self::new(message)
+    }
+    fn with_cause(self, cause: String) -> Self {
+        self.caused_by(cause)
     }
     fn of_the_server(message: &'static str) -> Self {
         Self::internal(message)
@@ -89,7 +97,13 @@ fn of_dynamic<E: Fault>(error: &(dyn Error + 'static)) -> E {
     }
     match error.downcast_ref::<ClientRequestError>() {
         Some(of_client) => E::from(of_client.clone()),
-        None => E::in_words(error.to_string()),
+        None => {
+            let in_words = E::in_words(error.to_string());
+            match error.source() {
+                Some(cause) => in_words.with_cause(with_causes(cause)),
+                None => in_words,
+            }
+        }
     }
 }
 

@@ -109,6 +109,34 @@ impl Form {
         Self::new(schema, false)
     }
 
+    /// A form that another server requests. Its fields may be nullable. Constraints that forms do not have are left out,
+    /// because that server validates the values.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_schema`](Self::from_schema).
+    #[doc(hidden)]
+    pub fn from_foreign_schema(mut schema: Value) -> Result<Self, FormError> {
+        const CONSTRAINTS: [&str; 4] = [
+            "pattern",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+        ];
+        let definitions = schema.get_mut("$defs").map(Value::take);
+        let definitions = definitions.unwrap_or_default();
+        let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+        for field in fields.into_iter().flat_map(Map::values_mut) {
+            let Value::Object(field) = field else {
+                continue;
+            };
+            schema::without_null(field);
+            schema::inline(field, &definitions);
+            field.retain(|keyword, _| !CONSTRAINTS.contains(&&**keyword));
+        }
+        Self::new(schema, false)
+    }
+
     /// `is_checked_by_type` is true if deserialising submitted values checks all that the schema says.
     fn new(mut schema: Value, is_checked_by_type: bool) -> Result<Self, FormError> {
         let whole = |problem: &str| FormError::new("the form", problem);
@@ -468,6 +496,35 @@ mod tests {
             let schema = json!({"type": "object", "properties": {"x": field}});
             let error = Form::from_schema(schema).expect_err("no form").to_string();
             assert!(error.contains("`x`") && error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_form_of_another_server_may_constrain_values_in_ways_that_forms_do_not_have() {
+        let form = Form::from_foreign_schema(json!({
+            "type": "object",
+            "properties": {
+                "a": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}], "default": null},
+                "b": {"type": "string", "pattern": "^(?!x)"},
+                "c": {"$ref": "#/$defs/C"},
+                "d": {"type": "integer", "multipleOf": 2, "exclusiveMinimum": 0},
+            },
+            "$defs": {"C": {"type": "string", "enum": ["x"]}},
+        }));
+        assert_eq!(
+            form.expect("a form").schema_for(Revision::V2025_11_25),
+            Ok(json!({
+                "type": "object",
+                "properties": {
+                    "a": {"type": "string", "minLength": 1},
+                    "b": {"type": "string"},
+                    "c": {"type": "string", "enum": ["x"]},
+                    "d": {"type": "integer"},
+                },
+            }))
+        );
+        for other in [json!([]), json!(null), json!({"type": "object"})] {
+            assert!(Form::from_foreign_schema(other).is_err());
         }
     }
 

@@ -353,9 +353,8 @@ impl Deadline {
 
 impl FromCall for Deadline {
     async fn from_call(context: &Arc<CallContext>) -> Result<Self, Rejection> {
-        let at = context
-            .timeout
-            .and_then(|timeout| Instant::now().checked_add(timeout));
-        Ok(Self(at))
+        let from_now = |timeout| Instant::now().checked_add(timeout);
+        let of_call = context.deadline.get().copied();
+        Ok(Self(of_call.or_else(|| context.timeout.and_then(from_now))))
     }
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use serde_json::Value;
 
 use super::CatalogError;
-use crate::catalog::schema::{self, Compiled, HeaderParameter, says_no_more_than_type};
+use crate::catalog::schema::{
+    self, Compiled, HeaderParameter, SchemaError, says_no_more_than_type,
+};
 use crate::catalog::{
     Arguments, InvalidArguments, Output, Prompt, Resource, ResourceTemplate, Tool,
 };
@@ -46,10 +48,12 @@ pub struct CatalogPrompt {
     pub operation: OperationId,
 }
 
-/// Returns true if a schema that is not used for validation need not be compiled: it is no stricter than a type, or this build
-/// has no validator.
-fn is_sound(schema: &Value) -> bool {
-    cfg!(not(feature = "validation")) || says_no_more_than_type(schema)
+/// Checks a schema that is not used for validation.
+fn check_shown(schema: &Value) -> Result<(), SchemaError> {
+    match says_no_more_than_type(schema) {
+        true => Ok(()),
+        false => schema::check_shown(schema),
+    }
 }
 
 impl CatalogTool {
@@ -64,20 +68,22 @@ impl CatalogTool {
             }
         };
         schema::check_is_of_object(&definition.input_schema).map_err(failed("input"))?;
-        let input = if tool.validates_arguments() && is_sound(&definition.input_schema) {
-            None
-        } else {
-            let compiled = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
-            (!tool.validates_arguments()).then_some(compiled)
+        let input = match tool.validates_arguments() {
+            true => {
+                check_shown(&definition.input_schema).map_err(failed("input"))?;
+                None
+            }
+            false => Some(Compiled::input(&definition.input_schema).map_err(failed("input"))?),
         };
         let header_parameters =
             schema::header_parameters(&definition.input_schema).map_err(failed("input"))?;
         let output = match &definition.output_schema {
-            Some(schema) if !(tool.checks_output() && is_sound(schema)) => {
-                let compiled = Compiled::output(schema).map_err(failed("output"))?;
-                (!tool.checks_output()).then_some(compiled)
+            Some(schema) if tool.checks_output() => {
+                check_shown(schema).map_err(failed("output"))?;
+                None
             }
-            _ => None,
+            Some(schema) => Some(Compiled::output(schema).map_err(failed("output"))?),
+            None => None,
         };
         Ok(Self {
             input,

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use super::cost::{Bound, COMPARISONS_MAX, Graph};
+use super::survey::Patterns;
 use super::{SchemaError, SchemaProblem, check_is_of_object, explain, plain, survey};
 use crate::catalog::InvalidArguments;
 
@@ -18,6 +20,10 @@ pub struct Compiled {
     schema: Value,
     dialect: Draft,
     validator: OnceLock<Option<Validator>>,
+    /// Bound of the comparisons with a value.
+    bound: Bound,
+    /// Counts the comparisons with a value, where they could be too many.
+    graph: OnceLock<Option<Graph>>,
 }
 
 impl Compiled {
@@ -37,13 +43,7 @@ impl Compiled {
     ///
     /// Says what is wrong with the schema, where, and what to do.
     pub fn output(schema: &Value) -> Result<Self, SchemaError> {
-        let dialect = dialect(schema)?;
-        survey::check_size(schema)?;
-        let is_plain = dialect == Draft::Draft202012 && plain::is_plainly_valid(schema);
-        if !is_plain {
-            check_validity(dialect, schema)?;
-        }
-        survey::check_references(dialect, schema)?;
+        let (dialect, is_plain, bound) = check(schema, Patterns::Compiled)?;
         if !is_plain {
             // The validator's own compilation finds the remaining errors.
             options(dialect)
@@ -54,6 +54,8 @@ impl Compiled {
             schema: schema.clone(),
             dialect,
             validator: OnceLock::new(),
+            bound,
+            graph: OnceLock::new(),
         })
     }
 
@@ -65,6 +67,9 @@ impl Compiled {
     /// `` `place.latitude`: 123 is greater than the maximum of 90; `unit`: "kelvin" is not one of "celsius",
     /// "fahrenheit" ``.
     pub fn check(&self, value: &Value) -> Result<(), InvalidArguments> {
+        if self.bound.could_exceed(value) {
+            self.check_cost(value)?;
+        }
         let validator = self
             .validator
             .get_or_init(|| options(self.dialect).build(&self.schema).ok());
@@ -77,6 +82,44 @@ impl Compiled {
             )),
         }
     }
+
+    /// Rejects a value that takes too long to validate, since validation cannot be interrupted.
+    #[cold]
+    fn check_cost(&self, value: &Value) -> Result<(), InvalidArguments> {
+        let graph = self
+            .graph
+            .get_or_init(|| survey::graph(self.dialect, &self.schema));
+        if graph.as_ref().is_some_and(|graph| graph.permits(value)) {
+            return Ok(());
+        }
+        Err(InvalidArguments::new(format!(
+            "the schema takes more than {COMPARISONS_MAX} comparisons for this value; use fewer values, fewer levels or shorter strings"
+        )))
+    }
+}
+
+/// Checks a schema that clients see and this server does not validate against. Its patterns can have what the engine of
+/// this server lacks, such as look-around.
+///
+/// # Errors
+///
+/// Says what is wrong with the schema, where, and what to do.
+#[doc(hidden)]
+pub fn check_shown(schema: &Value) -> Result<(), SchemaError> {
+    check(schema, Patterns::Ignored).map(drop)
+}
+
+/// Returns the dialect of a schema, true if nothing else of it needs to be checked, and the bound of the comparisons with a
+/// value.
+fn check(schema: &Value, patterns: Patterns) -> Result<(Draft, bool, Bound), SchemaError> {
+    let dialect = dialect(schema)?;
+    survey::check_size(schema)?;
+    let is_plain = dialect == Draft::Draft202012 && plain::is_plainly_valid(schema);
+    if !is_plain {
+        check_validity(dialect, schema)?;
+    }
+    let bound = survey::check_references(dialect, schema, patterns)?;
+    Ok((dialect, is_plain, bound))
 }
 
 impl SchemaError {

@@ -1,4 +1,4 @@
-//! A schema read as a graph: every subschema, and which of them apply to one and the same value.
+//! A schema read as a graph: every subschema, which of them apply to one and the same value, and which to its parts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jsonschema::{Draft, Uri, uri};
 use serde_json::{Map, Value};
 
+use super::cost::{Bound, Graph};
 use super::{SchemaError, SchemaProblem, options, push};
 
 const DEPTH: usize = 64;
@@ -22,22 +23,30 @@ pub(super) fn check_size(schema: &Value) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Refuses references that lead out or nowhere, patterns that cannot be used, and what costs too much.
-pub(super) fn check_references(dialect: Draft, schema: &Value) -> Result<(), SchemaError> {
-    let mut survey = Survey::new(dialect);
-    let root = uri::from_str(BASE).map_err(|_| unresolved("", BASE))?;
-    let mut pointer = String::new();
-    survey.add(schema, &mut pointer, &Arc::new(root), 0)?;
-    // Resolving may add subschemas: a pointer may lead to a place that is no keyword's.
-    let mut next = 0;
-    while next < survey.nodes.len() {
-        survey.resolve(next)?;
-        next += 1;
-    }
-    for node in 0..survey.nodes.len() {
-        survey.weigh(node, 0)?;
-    }
-    Ok(())
+/// Treatment of the patterns of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patterns {
+    /// They have to be usable here.
+    Compiled,
+    /// They are not used here.
+    Ignored,
+}
+
+/// Refuses references that lead out or nowhere, patterns that cannot be used, and what costs too much. Returns the
+/// bound of the comparisons with a value.
+pub(super) fn check_references(
+    dialect: Draft,
+    schema: &Value,
+    patterns: Patterns,
+) -> Result<Bound, SchemaError> {
+    let survey = Survey::of(dialect, schema, patterns)?;
+    Ok(Graph::of(&survey.nodes).bound())
+}
+
+/// Returns the graph of a schema that [`check_references`] has accepted.
+pub(super) fn graph(dialect: Draft, schema: &Value) -> Option<Graph> {
+    let survey = Survey::of(dialect, schema, Patterns::Ignored).ok()?;
+    Some(Graph::of(&survey.nodes))
 }
 
 /// Placeholder address of a schema without `$id`.
@@ -45,6 +54,7 @@ const BASE: &str = "longshore:///";
 
 struct Survey<'s> {
     dialect: Draft,
+    patterns: Patterns,
     nodes: Vec<Node<'s>>,
     /// Subschemas by their address in memory.
     index: HashMap<*const Value, usize>,
@@ -56,13 +66,32 @@ struct Survey<'s> {
     dynamic: HashMap<&'s str, Vec<usize>>,
 }
 
-struct Node<'s> {
-    schema: &'s Value,
+/// A subschema.
+pub(super) struct Node<'s> {
+    pub(super) schema: &'s Value,
     pointer: String,
     base: Arc<Uri<String>>,
     /// Other subschemas that apply to the same value.
-    applied: Vec<usize>,
+    pub(super) applied: Vec<usize>,
+    /// Subschemas that apply to parts of the value.
+    pub(super) parts: Vec<(Part<'s>, usize)>,
     weight: Weight,
+}
+
+/// The parts of a value that a subschema applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part<'s> {
+    /// The member of this name.
+    Member(&'s str),
+    /// Members that no `properties` names.
+    OtherMembers,
+    /// Members or their names, for this pattern if there is one.
+    Members(Option<&'s str>),
+    /// The item at this index.
+    Item(usize),
+    /// Items behind those with an index.
+    OtherItems,
+    Items,
 }
 
 /// Number of subschemas that apply to one value, counted once for each path to them.
@@ -74,9 +103,27 @@ enum Weight {
 }
 
 impl<'s> Survey<'s> {
-    fn new(dialect: Draft) -> Self {
+    fn of(dialect: Draft, schema: &'s Value, patterns: Patterns) -> Result<Self, SchemaError> {
+        let mut survey = Self::new(dialect, patterns);
+        let root = uri::from_str(BASE).map_err(|_| unresolved("", BASE))?;
+        let mut pointer = String::new();
+        survey.add(schema, &mut pointer, &Arc::new(root), 0)?;
+        // Resolving may add subschemas: a pointer may lead to a place that is no keyword's.
+        let mut next = 0;
+        while next < survey.nodes.len() {
+            survey.resolve(next)?;
+            next += 1;
+        }
+        for node in 0..survey.nodes.len() {
+            survey.weigh(node, 0)?;
+        }
+        Ok(survey)
+    }
+
+    fn new(dialect: Draft, patterns: Patterns) -> Self {
         Self {
             dialect,
+            patterns,
             nodes: Vec::new(),
             index: HashMap::new(),
             resources: HashMap::new(),
@@ -118,10 +165,13 @@ impl<'s> Survey<'s> {
             pointer: pointer.clone(),
             base: Arc::clone(&base),
             applied: Vec::new(),
+            parts: Vec::new(),
             weight: Weight::Unknown,
         });
         for (keyword, value) in members.into_iter().flatten() {
-            self.check_patterns(keyword, value, pointer)?;
+            if self.patterns == Patterns::Compiled {
+                self.check_patterns(keyword, value, pointer)?;
+            }
             for child in children(keyword, value) {
                 let length = pointer.len();
                 push(pointer, keyword);
@@ -130,8 +180,10 @@ impl<'s> Survey<'s> {
                 }
                 let within = self.add(child.schema, pointer, &base, depth + 1)?;
                 pointer.truncate(length);
-                if child.applies_here {
-                    self.nodes[node].applied.push(within);
+                match child.target {
+                    Target::Here => self.nodes[node].applied.push(within),
+                    Target::Part(part) => self.nodes[node].parts.push((part, within)),
+                    Target::Nothing => {}
                 }
             }
         }
@@ -311,30 +363,22 @@ impl<'s> Survey<'s> {
 struct Child<'s> {
     steps: Option<Vec<String>>,
     schema: &'s Value,
-    /// Returns true if the subschema applies to the same value, and not to a part of it.
-    applies_here: bool,
+    target: Target<'s>,
+}
+
+/// What a subschema applies to.
+#[derive(Clone, Copy)]
+enum Target<'s> {
+    /// The same value as the subschema around it.
+    Here,
+    Part(Part<'s>),
+    /// Definitions apply where a reference leads to them.
+    Nothing,
 }
 
 /// The subschemas in a keyword. Keywords of all dialects are read in each: where one is unknown, its value is
 /// hardly a schema, and if it is one, it does no harm.
 fn children<'s>(keyword: &str, value: &'s Value) -> Vec<Child<'s>> {
-    let applies_here = matches!(
-        keyword,
-        "allOf"
-            | "anyOf"
-            | "oneOf"
-            | "not"
-            | "if"
-            | "then"
-            | "else"
-            | "dependentSchemas"
-            | "dependencies"
-    );
-    let child = |step: Option<String>, schema: &'s Value| Child {
-        steps: step.map(|step| vec![step]),
-        schema,
-        applies_here,
-    };
     match (keyword, value) {
         (
             "additionalProperties"
@@ -350,11 +394,22 @@ fn children<'s>(keyword: &str, value: &'s Value) -> Vec<Child<'s>> {
             | "unevaluatedProperties"
             | "contentSchema",
             Value::Object(_) | Value::Bool(_),
-        ) => vec![child(None, value)],
+        ) => vec![Child {
+            steps: None,
+            schema: value,
+            target: target_of(keyword),
+        }],
         ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(schemas)) => schemas
             .iter()
             .enumerate()
-            .map(|(i, schema)| child(Some(i.to_string()), schema))
+            .map(|(i, schema)| Child {
+                steps: Some(vec![i.to_string()]),
+                schema,
+                target: match keyword {
+                    "prefixItems" | "items" => Target::Part(Part::Item(i)),
+                    _ => Target::Here,
+                },
+            })
             .collect(),
         (
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
@@ -364,9 +419,28 @@ fn children<'s>(keyword: &str, value: &'s Value) -> Vec<Child<'s>> {
             .iter()
             // In `dependencies`, a value may be a list of names instead of a schema.
             .filter(|(_, schema)| !schema.is_array())
-            .map(|(name, schema)| child(Some(name.clone()), schema))
+            .map(|(name, schema)| Child {
+                steps: Some(vec![name.clone()]),
+                schema,
+                target: match keyword {
+                    "properties" => Target::Part(Part::Member(name)),
+                    "patternProperties" => Target::Part(Part::Members(Some(name))),
+                    keyword => target_of(keyword),
+                },
+            })
             .collect(),
         _ => Vec::new(),
+    }
+}
+
+fn target_of(keyword: &str) -> Target<'static> {
+    match keyword {
+        "additionalProperties" => Target::Part(Part::OtherMembers),
+        "propertyNames" | "unevaluatedProperties" => Target::Part(Part::Members(None)),
+        "items" | "additionalItems" => Target::Part(Part::OtherItems),
+        "contains" | "unevaluatedItems" => Target::Part(Part::Items),
+        "contentSchema" | "$defs" | "definitions" => Target::Nothing,
+        _ => Target::Here,
     }
 }
 

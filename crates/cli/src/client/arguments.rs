@@ -6,6 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use super::{Failure, clean, of_arguments, shell_word};
 use crate::app::AppError;
+use crate::protocol::scan::{repeated_member, rounded_integer};
 
 /// Maximum depth of schemas, which may be recursive.
 const DEPTH_MAX: usize = 32;
@@ -43,7 +44,10 @@ impl Written {
             }
         };
         match serde_json::from_str(&text) {
-            Ok(Value::Object(arguments)) => Ok(Self::Object(arguments)),
+            Ok(Value::Object(arguments)) => {
+                check_exact(&text).map_err(|problem| of_arguments(&problem))?;
+                Ok(Self::Object(arguments))
+            }
             Ok(_) => Err(of_arguments(
                 "this is JSON, but not an object; write {\"name\": value}, or name=value for each",
             )),
@@ -97,11 +101,27 @@ fn pair(word: &str) -> Result<(String, Text), String> {
     match name.strip_suffix(':') {
         None => Ok((name.to_owned(), Text::Plain(value.to_owned()))),
         Some(name) => match serde_json::from_str(value) {
-            Ok(value) => Ok((name.to_owned(), Text::Json(value))),
+            Ok(parsed) => {
+                check_exact(value).map_err(|problem| format!("{name}: {problem}"))?;
+                Ok((name.to_owned(), Text::Json(parsed)))
+            }
             Err(error) => Err(format!(
                 "{name}: {value:?} is not valid JSON, which `:=` requires: {error}"
             )),
         },
+    }
+}
+
+/// Checks that the value read from a JSON text says the same as the text.
+fn check_exact(json: &str) -> Result<(), String> {
+    if let Some(path) = repeated_member(json) {
+        return Err(format!("{path} is given twice"));
+    }
+    match rounded_integer(json) {
+        None => Ok(()),
+        Some(number) => Err(format!(
+            "{number} has more than 64 bits and would be rounded; write a smaller integer or a string"
+        )),
     }
 }
 
@@ -638,6 +658,21 @@ mod tests {
         for wrong in ["{", "{} x"] {
             let reported = typed(&[wrong], &schema).expect_err("no object");
             assert!(reported.contains("not valid JSON"), "{reported}");
+        }
+        for (wrong, problem) in [
+            (r#"{"a": 1, "a": 2}"#, "a is given twice"),
+            (r#"b:=[{"c": 1, "c": 1}]"#, "b: [0].c is given twice"),
+            (
+                r#"{"a": 18446744073709551617}"#,
+                "18446744073709551617 has more than 64 bits",
+            ),
+            (
+                "b:=18446744073709551617",
+                "b: 18446744073709551617 has more than 64 bits",
+            ),
+        ] {
+            let reported = typed(&[wrong], &schema).expect_err(wrong);
+            assert!(reported.contains(problem), "{reported}");
         }
     }
 

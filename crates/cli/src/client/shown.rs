@@ -1,7 +1,11 @@
 //! Human-readable results.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
 
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::pretty::pretty;
 use super::text::clean;
 use crate::cli::paint::Paint;
 use crate::cli::table::table;
@@ -95,11 +99,13 @@ fn takes(entry: &Value) -> String {
     names.join(" ")
 }
 
-/// Renders the content of a tool's result.
-pub(super) fn blocks(result: &Value, paint: Paint) -> String {
+/// Renders the content of a tool's result, given as a tree and as text.
+pub(super) fn blocks(result: &Value, json: &RawValue, paint: Paint) -> String {
     let blocks: Vec<&Value> = result["content"].as_array().into_iter().flatten().collect();
-    match result.get("structuredContent") {
-        Some(structured) if blocks.is_empty() => format!("{structured:#}\n"),
+    let members = serde_json::from_str::<BTreeMap<String, &RawValue>>(json.get());
+    let members = members.unwrap_or_default();
+    match members.get("structuredContent") {
+        Some(structured) if blocks.is_empty() => format!("{}\n", pretty(structured.get())),
         _ if result["isError"] == true => {
             blocks.into_iter().map(|one| problem(one, paint)).collect()
         }
@@ -231,9 +237,13 @@ mod tests {
 
     use super::*;
 
+    fn rendered(result: &Value) -> String {
+        let json = serde_json::value::to_raw_value(result).expect("JSON");
+        blocks(result, &json, Paint::default())
+    }
+
     #[test]
     fn results_are_shown_as_people_read_them() {
-        let plain = Paint::default();
         let result = json!({"content": [
             {"type": "text", "text": "hello\u{1b}[31m"},
             {"type": "image", "data": "AAAA", "mimeType": "image/png"},
@@ -242,11 +252,11 @@ mod tests {
             {"type": "resource", "resource": {"uri": "a://d", "blob": "AAAA", "mimeType": "x/y"}},
         ]});
         assert_eq!(
-            blocks(&result, plain),
+            rendered(&result),
             "hello[31m\n[image: image/png, 3 bytes]\n[resource: a://b]\ninside\n[a://d: x/y, 3 bytes]\n"
         );
         let structured = json!({"content": [], "structuredContent": {"a": 1}});
-        assert_eq!(blocks(&structured, plain), "{\n  \"a\": 1\n}\n");
+        assert_eq!(rendered(&structured), "{\n  \"a\": 1\n}\n");
     }
 
     #[test]
@@ -277,9 +287,9 @@ mod tests {
     fn lists_of_fields_are_errors_only_in_errors() {
         let text = r#"2 files: [{"path": "a", "message": "fix"}]"#;
         let mut result = json!({"content": [{"type": "text", "text": text}]});
-        assert_eq!(blocks(&result, Paint::default()), format!("{text}\n"));
+        assert_eq!(rendered(&result), format!("{text}\n"));
         result["isError"] = true.into();
-        assert_eq!(blocks(&result, Paint::default()), "a: fix\n");
+        assert_eq!(rendered(&result), "a: fix\n");
     }
 
     #[test]

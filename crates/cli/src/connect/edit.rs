@@ -26,6 +26,17 @@ impl Edit<'_> {
     ///
     /// When the text cannot be read, or the change cannot be made without touching other parts.
     pub(super) fn apply(&self, syntax: Syntax, text: &str) -> Result<Option<String>, String> {
+        // Editors of Windows begin files with a byte order mark, which is kept.
+        match text.strip_prefix('\u{feff}') {
+            None => self.change(syntax, text),
+            Some(text) => {
+                let changed = self.change(syntax, text)?;
+                Ok(changed.map(|changed| format!("\u{feff}{changed}")))
+            }
+        }
+    }
+
+    fn change(&self, syntax: Syntax, text: &str) -> Result<Option<String>, String> {
         let before = parse(syntax, text)?;
         let expected = self.expected(&before)?;
         if expected == before {

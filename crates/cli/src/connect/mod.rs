@@ -14,6 +14,7 @@ use url::Url;
 
 use self::clients::{Client, ServerAccess};
 use self::edit::Edit;
+use super::client::shell_word;
 use crate::environment::Probe;
 
 /// Options of `connect`.
@@ -178,13 +179,13 @@ fn printed(args: &ConnectArgs, reach: &ServerAccess) -> Result<String, String> {
     if args.client == Client::Inspector {
         return Ok(match reach {
             ServerAccess::Url { url, .. } => {
+                let url = shell_word(url);
                 format!("npx @modelcontextprotocol/inspector --transport http --server-url {url}")
             }
             ServerAccess::Program { command, arguments } => {
-                format!(
-                    "npx @modelcontextprotocol/inspector {command} {}",
-                    arguments.join(" ")
-                )
+                let words = std::iter::once(command).chain(arguments);
+                let words: Vec<String> = words.map(|word| shell_word(word)).collect();
+                format!("npx @modelcontextprotocol/inspector {}", words.join(" "))
             }
         });
     }

@@ -80,6 +80,24 @@ fn a_toml_file_keeps_all_other_tables() {
 }
 
 #[test]
+fn a_byte_order_mark_is_kept() {
+    let entry = json!({ "url": "new" });
+    let json = added(&entry)
+        .apply(Syntax::Json, "\u{feff}{\"a\": 1}\r\n")
+        .unwrap();
+    let json = json.unwrap();
+    assert!(
+        json.starts_with("\u{feff}{") && json.contains("new"),
+        "{json}"
+    );
+    assert!(added(&entry).apply(Syntax::Json, &json).unwrap().is_none());
+    let toml = added(&entry)
+        .apply(Syntax::Toml, "\u{feff}model = \"o\"\n")
+        .unwrap();
+    assert!(toml.unwrap().starts_with("\u{feff}model"));
+}
+
+#[test]
 fn an_entry_that_cannot_be_edited_is_said_to_be_one() {
     let entry = json!({ "url": "http://127.0.0.1:3000/mcp" });
     let edit = Edit {
@@ -246,6 +264,11 @@ fn the_printed_entry_can_be_pasted() {
         text.starts_with("[mcp_servers.longshore]\n")
             && text.contains("bearer_token_env_var = \"KEY\""),
         "{text}"
+    );
+    let quoted = run(home.path(), &["inspector", "http://h/mcp?a=b;id"]).unwrap();
+    assert!(
+        quoted.ends_with("--server-url 'http://h/mcp?a=b;id'"),
+        "{quoted}"
     );
     let text = run(home.path(), &["inspector"]).unwrap();
     assert!(

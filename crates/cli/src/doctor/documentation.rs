@@ -8,7 +8,7 @@ use super::report::{Finding, Report};
 use crate::app::{App, AppError};
 use crate::harness::Harness;
 use crate::net;
-use longshore_app::config::Config;
+use longshore_app::config::Loaded;
 
 const AREA: &str = "documentation";
 /// A shorter description adds little to the name.
@@ -23,8 +23,8 @@ const BYTES_A_TOKEN: usize = 4;
 const NAMED_MAX: usize = 8;
 
 /// Builds the configured server without its listeners, and lists its items.
-pub(super) async fn examine(config: Config, report: &mut Report) {
-    let server = match offered(config).await {
+pub(super) async fn examine(loaded: Arc<Loaded>, report: &mut Report) {
+    let server = match offered(loaded).await {
         Ok(server) => server,
         Err(error) => {
             let error = crate::app::MainError::from(error).to_string();
@@ -56,8 +56,8 @@ pub(super) async fn examine(config: Config, report: &mut Report) {
 }
 
 /// Runs on its own thread, because connecting to upstream servers blocks.
-async fn offered(config: Config) -> Result<Arc<Harness>, AppError> {
-    let built = net::spawn_blocking(|| App::new().config(config).harness());
+async fn offered(loaded: Arc<Loaded>) -> Result<Arc<Harness>, AppError> {
+    let built = net::spawn_blocking(|| App::new().loaded(loaded).diagnostic_harness());
     match built.await {
         Ok(built) => built.map(Arc::new),
         Err(_) => Err(AppError::Arguments(

@@ -427,9 +427,15 @@ fn is_executable(path: &Path) -> bool {
 
 fn writable(setting: &str, folder: &Path) -> Finding {
     let probe = folder.join(".longshore-doctor");
+    let missing = folder.ancestors().take_while(|folder| !folder.exists());
+    let missing: Vec<_> = missing.collect();
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b""));
     // A leftover probe file is harmless.
     let _ = std::fs::remove_file(&probe);
+    // The server creates its folder as its own user. A folder that is in use by now is not empty, and stays.
+    for created in missing {
+        let _ = std::fs::remove_dir(created);
+    }
     match written {
         Ok(()) => Finding::ok(AREA, setting, format!("{} can be written", folder.display())),
         Err(error) => Finding::warning(
@@ -503,6 +509,18 @@ mod tests {
         assert!(little.advice[0].contains("memory: 128Mi"), "{little:?}");
         assert_eq!((memory_limit(0), memory_limit(BASE_BYTES)), (None, None));
         assert!(memory_limit(BASE_BYTES - 1).is_some());
+    }
+
+    #[test]
+    fn a_folder_that_is_created_for_a_check_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let new = folder.path().join("a/b");
+        assert_eq!(writable("tokens.folder", &new).status, Status::Ok);
+        assert!(!folder.path().join("a").exists() && folder.path().exists());
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        let found = writable("tokens.folder", &file.join("b"));
+        assert_eq!(found.status, Status::Warning, "{found:?}");
     }
 
     #[test]

@@ -11,14 +11,14 @@ mod reach;
 mod remote;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use url::Url;
 
 use super::config::print;
-use super::{Failure, RunArgs, run};
+use super::{Failure, RunArgs, output, run};
 use crate::app::AppError;
 use crate::environment::Probe;
 use longshore_app::config::trust_ca_file;
@@ -74,7 +74,7 @@ pub(super) struct DoctorArgs {
     #[arg(long, requires = "url")]
     login: bool,
 
-    /// With --url: trust the CA certificates in this PEM file too
+    /// With --url: trust the CA certificates in this PEM file too [env: LONGSHORE_CA_FILE]
     #[arg(long, value_name = "FILE", requires = "url")]
     ca: Option<PathBuf>,
 
@@ -99,10 +99,21 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
     let mut report = Report::default();
     let examined = match args.url {
         Some(url) => {
-            let roots = match &args.ca {
-                Some(path) => std::fs::read(path).map_err(AppError::from)?,
-                None => Vec::new(),
-            };
+            let variable = Probe::real()
+                .variable(run::CA_FILE)
+                .filter(|file| !file.is_empty());
+            let files = args.ca.iter().map(|file| ("--ca", file.as_path()));
+            let files = files.chain(variable.map(|file| (run::CA_FILE, Path::new(file))));
+            let roots: Result<Vec<_>, AppError> = files
+                .map(|(origin, file)| {
+                    let pem = std::fs::read(file).map_err(|error| {
+                        let problem =
+                            format!("{origin}: {} cannot be read: {error}", file.display());
+                        AppError::Arguments(problem)
+                    })?;
+                    Ok((origin, pem))
+                })
+                .collect();
             let url = Url::parse(&url).map_err(|error| {
                 let problem = format!(
                     "--url is {url:?}, which is not a valid URL: {error}; write it whole, such as https://mcp.example.com/mcp"
@@ -119,7 +130,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
                 connections: args.connections,
                 origin: args.origin,
                 walks_login: args.login,
-                roots,
+                roots: roots?,
             };
             runtime.block_on(remote::examine(remote, &mut report))
         }
@@ -152,6 +163,7 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
     let probe = Probe::real();
     let loaded = run::load(settings).and_then(|loaded| {
         trust_ca_file(loaded.config.ca_file.as_deref()).map_err(AppError::from)?;
+        output::check_logging(&loaded.config.log)?;
         Ok(loaded)
     });
     match loaded {
@@ -159,8 +171,7 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
             machine::examine(&loaded, probe, report);
             runtime.block_on(reach::examine(&loaded, probe, report));
             // Upstream servers may have to be started, which blocks a thread.
-            let config = loaded.config.clone();
-            runtime.block_on(documentation::examine(config, report));
+            runtime.block_on(documentation::examine(loaded, report));
         }
         Err(error) => report.add(
             Finding::failure("configuration", "settings", error.to_string())

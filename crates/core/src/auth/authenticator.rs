@@ -133,6 +133,11 @@ impl Authenticator {
         self.resource.document(seen)
     }
 
+    /// Returns true if the public URL is configured, and not taken from each request.
+    pub fn has_public_url(&self) -> bool {
+        self.resource.public.is_some()
+    }
+
     /// Returns the issuers of accepted access tokens, by name. Empty if tokens are not a method.
     pub fn issuers(&self) -> &[String] {
         &self.resource.issuers

@@ -15,10 +15,14 @@ pub enum AuthError {
     /// Ambiguous or malformed credentials (400).
     #[error("{0}")]
     Malformed(&'static str),
-    /// Unknown or expired credential, or one issued for another server (401). The client receives the text, which
+    /// Unknown credential, or one issued for another server (401). The client receives the text, which
     /// must be ASCII without quotation marks and backslashes.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
+    /// Expired access token with a valid signature (401). It is not counted as a failed authentication: many clients learn
+    /// from the response that they have to refresh.
+    #[error("the token has expired")]
+    Expired,
     /// Credential longer than `auth.token_bytes` or `auth.key_bytes` (401).
     #[error("the {0} is too long")]
     TooLong(Credential),

@@ -268,7 +268,9 @@ impl Resource {
         let code = match error {
             AuthError::Missing => None,
             AuthError::Malformed(_) => Some("invalid_request"),
-            AuthError::Invalid(_) | AuthError::TooLong(_) => Some("invalid_token"),
+            AuthError::Invalid(_) | AuthError::Expired | AuthError::TooLong(_) => {
+                Some("invalid_token")
+            }
             AuthError::InsufficientScope { .. } => Some("insufficient_scope"),
             // Another credential would not help.
             AuthError::Unavailable(_) => return None,

@@ -44,7 +44,7 @@ pub(super) struct ActiveLimits {
 /// The limits of one tool.
 #[derive(Debug)]
 pub struct ToolLimits {
-    pub(super) rate: Option<Bucket>,
+    pub(super) rate: Option<Arc<Bucket>>,
     pub(super) calls: Option<ConcurrencyLimit>,
 }
 
@@ -108,7 +108,7 @@ impl ActiveLimits {
             ),
             handshakes_everywhere: config.initialize_per_minute.is_some(),
             failures_everywhere: config.failed_authentications_per_minute.is_some(),
-            tools: Self::tools(config, same_queue, seed.is_some()),
+            tools: Self::tools(config, before, seed.is_some()),
             tool_keys: tool_keys.unwrap_or_default(),
             calls: match same_queue.filter(|before| before.config.calls() == config.calls()) {
                 Some(before) => before.calls.clone(),
@@ -140,24 +140,35 @@ impl ActiveLimits {
     }
 
     /// Creates the limits of tools, and keeps unchanged ones of `before`.
-    pub(super) fn tools(
+    fn tools(
         config: &LimitConfig,
         before: Option<&Self>,
         is_shared: bool,
     ) -> HashMap<Box<str>, Arc<ToolLimits>> {
+        let queue = config.waiting();
         let limits = config.tools.iter().map(|(name, tool)| {
-            let kept = before
-                .filter(|before| before.config.tools.get(name) == Some(tool))
-                .and_then(|before| before.tools.get(name.as_str()));
-            let limits = kept.cloned().unwrap_or_else(|| {
-                Arc::new(ToolLimits {
-                    rate: Bucket::new(&tool.rate(), Limit::ToolRate, is_shared),
-                    calls: tool.calls.map(|calls| {
-                        ConcurrencyLimit::new(calls, config.waiting(), Limit::ToolCalls)
-                    }),
-                })
+            let known = before.and_then(|before| {
+                let settings = before.config.tools.get(name)?;
+                Some((settings, before.tools.get(name.as_str())?))
             });
-            (name.as_str().into(), limits)
+            let rate = known.filter(|(settings, _)| settings.rate() == tool.rate());
+            let has_same_queue = before.is_some_and(|before| before.config.waiting() == queue);
+            let calls =
+                known.filter(|(settings, _)| has_same_queue && settings.calls == tool.calls);
+            let limits = ToolLimits {
+                rate: match rate {
+                    Some((_, limits)) => limits.rate.clone(),
+                    None => Bucket::new(&tool.rate(), Limit::ToolRate, is_shared).map(Arc::new),
+                },
+                calls: match calls {
+                    Some((_, limits)) => limits.calls.clone(),
+                    None => {
+                        let calls = tool.calls;
+                        calls.map(|calls| ConcurrencyLimit::new(calls, queue, Limit::ToolCalls))
+                    }
+                },
+            };
+            (name.as_str().into(), Arc::new(limits))
         });
         limits.collect()
     }
@@ -174,7 +185,7 @@ impl ActiveLimits {
             .iter()
             .map(|bucket| (Kind::Server, 0, &**bucket));
         let tools = self.tool_keys.iter().filter_map(|(key, name)| {
-            let bucket = self.tools.get(name)?.rate.as_ref()?;
+            let bucket = self.tools.get(name)?.rate.as_deref()?;
             Some((Kind::Tool, *key, bucket))
         });
         let singles = server.chain(tools).map(|(kind, key, bucket)| Consumed {
@@ -197,7 +208,7 @@ impl ActiveLimits {
             Kind::Tool => {
                 let name = self.tool_keys.get(&taken.key);
                 let tool = name.and_then(|name| self.tools.get(name));
-                if let Some(bucket) = tool.and_then(|tool| tool.rate.as_ref()) {
+                if let Some(bucket) = tool.and_then(|tool| tool.rate.as_deref()) {
                     bucket.charge(taken.count);
                 }
             }

@@ -122,7 +122,8 @@ impl PrincipalRateConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLimitConfig {
-    /// Sustained rate, in calls per second; 0 for no limit.
+    /// Sustained rate, in calls per second; 0 for no limit. Without a session, each round of a call that asks its client
+    /// counts, since the tool runs again.
     pub per_second: f64,
     /// Maximum burst; 0 for the amount of one second.
     pub burst: u32,

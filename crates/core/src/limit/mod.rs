@@ -328,7 +328,7 @@ impl Limits {
         let Some(limits) = self.rules.load().tools.get(tool).cloned() else {
             return Ok(None);
         };
-        self.counted(limits.rate.as_ref().map_or(Ok(()), Bucket::take))?;
+        self.counted(limits.rate.as_deref().map_or(Ok(()), Bucket::take))?;
         Ok(Some(limits))
     }
 

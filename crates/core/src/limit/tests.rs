@@ -170,6 +170,17 @@ fn changed_limits_hold_at_once_and_what_is_unchanged_goes_on() {
     config.address = RateConfig::default();
     limits.take_on(&config);
     assert!((0..10).all(|_| limits.arrive(SOMEBODY).is_ok()));
+    // Neither the queue nor the number of calls at once concerns the rate.
+    assert!(limits.call("slow").is_err());
+    config.tools.insert(
+        "slow".to_owned(),
+        ToolLimitConfig {
+            calls: Some(2),
+            ..tool
+        },
+    );
+    limits.take_on(&config);
+    assert!(limits.call("slow").is_err());
     config.tools.clear();
     limits.take_on(&config);
     assert!((0..10).all(|_| limits.call("slow").is_ok()));

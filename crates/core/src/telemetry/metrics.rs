@@ -80,8 +80,28 @@ enum Source {
     Counter(Arc<AtomicU64>),
     Gauge(Arc<AtomicI64>),
     Timing(Arc<Histogram>),
-    /// A callback, evaluated on each collection.
-    Read(Arc<dyn Fn() -> f64 + Send + Sync>),
+    /// A callback, evaluated on each collection. It returns `None` if the series has ended.
+    Read(Arc<dyn Fn() -> Option<f64> + Send + Sync>),
+}
+
+impl Source {
+    /// Returns the current value, or `None` if the series has ended.
+    fn value(&self, instrument: &Instrument) -> Option<Value> {
+        Some(match self {
+            Self::Counter(cell) => Value::Number(cell.load(Relaxed) as f64),
+            Self::Gauge(cell) => Value::Number(cell.load(Relaxed) as f64),
+            Self::Timing(cell) => {
+                let fine = cell.read(bounds());
+                // Instruments of the semantic conventions have the buckets of the conventions.
+                let is_theirs = instrument.name.starts_with("mcp.");
+                Value::Distribution(match is_theirs {
+                    true => fine.coarser(histogram::OPERATION_CONVENTION),
+                    false => fine,
+                })
+            }
+            Self::Read(read) => Value::Number(read()?),
+        })
+    }
 }
 
 /// Maximum number of series of an instrument.
@@ -191,6 +211,16 @@ impl Metrics {
         labels: &[(&'static str, &str)],
         read: impl Fn() -> f64 + Send + Sync + 'static,
     ) {
+        self.read_while_some(instrument, labels, move || Some(read()));
+    }
+
+    /// Registers a callback in the same way. The series is removed once the callback returns `None`.
+    pub fn read_while_some(
+        &self,
+        instrument: &Instrument,
+        labels: &[(&'static str, &str)],
+        read: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) {
         let read: Source = Source::Read(Arc::new(read));
         let labels: Vec<Label> = snapshot::labels(labels);
         let mut declared = self.declared();
@@ -264,28 +294,19 @@ impl Metrics {
     pub fn families(&self) -> Vec<Family> {
         let mut families = snapshot::of_cells(self);
         families.extend(super::process::families());
-        for declared in &*self.declared() {
-            let series = declared.series.iter().map(|(labels, source)| Series {
-                labels: labels.clone(),
-                value: match source {
-                    Source::Counter(cell) => Value::Number(cell.load(Relaxed) as f64),
-                    Source::Gauge(cell) => Value::Number(cell.load(Relaxed) as f64),
-                    Source::Timing(cell) => {
-                        let fine = cell.read(bounds());
-                        // Instruments of the semantic conventions have the buckets of the conventions.
-                        let is_theirs = declared.instrument.name.starts_with("mcp.");
-                        Value::Distribution(match is_theirs {
-                            true => fine.coarser(histogram::OPERATION_CONVENTION),
-                            false => fine,
-                        })
-                    }
-                    Source::Read(read) => Value::Number(read()),
-                },
+        for declared in &mut *self.declared() {
+            let instrument = declared.instrument;
+            let mut series = Vec::with_capacity(declared.series.len());
+            declared.series.retain(|(labels, source)| {
+                let value = source.value(&instrument);
+                let is_there = value.is_some();
+                series.extend(value.map(|value| Series {
+                    labels: labels.clone(),
+                    value,
+                }));
+                is_there
             });
-            families.push(Family {
-                instrument: declared.instrument,
-                series: series.collect(),
-            });
+            families.push(Family { instrument, series });
         }
         families.sort_by_key(|family| family.instrument.name);
         families
@@ -338,6 +359,34 @@ mod tests {
             .find(|f| f.instrument == HITS)
             .expect("hits");
         assert_eq!(hits.series.len(), 2);
+    }
+
+    #[test]
+    fn a_series_without_a_value_is_removed_and_can_return() {
+        const STATE: Instrument = Instrument::gauge("test.state", "{state}", "State");
+        let metrics = Metrics::default();
+        let values = || -> Vec<f64> {
+            let families = metrics.families();
+            let states = families.iter().filter(|family| family.instrument == STATE);
+            let series = states.flat_map(|family| &family.series);
+            series
+                .filter_map(|series| match series.value {
+                    Value::Number(value) => Some(value),
+                    Value::Distribution(_) => None,
+                })
+                .collect()
+        };
+        let owner = Arc::new(7.0);
+        let watched = Arc::downgrade(&owner);
+        metrics.read_while_some(&STATE, &[("of", "a")], move || {
+            watched.upgrade().map(|value| *value)
+        });
+        metrics.read(&STATE, &[("of", "b")], || 1.0);
+        assert_eq!(values(), [7.0, 1.0]);
+        drop(owner);
+        assert_eq!(values(), [1.0]);
+        metrics.read(&STATE, &[("of", "a")], || 2.0);
+        assert_eq!(values(), [1.0, 2.0]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod export;
 mod histogram;
 mod instruments;
 mod legible;
+mod log_interval;
 mod readiness;
 mod metrics;
 mod operation_ids;
@@ -43,6 +44,7 @@ pub use instruments::*;
 #[cfg(feature = "cli")]
 pub use legible::is_misleading;
 pub use legible::legible_json;
+pub use log_interval::LogInterval;
 pub use metrics::{Counter, Gauge, GaugeGuard, Metrics, Timing};
 pub use operation_ids::{OperationId, Target};
 pub use process::memory_bytes;

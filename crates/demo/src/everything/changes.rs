@@ -1,6 +1,8 @@
 //! Examples of changes: lists, a resource that counts, and interrupted streams.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,25 +71,35 @@ pub(super) fn pulse(announcer: &Announcer) -> AnyResource {
         .mime_type("application/json");
     let begun = Instant::now();
     let announcer = announcer.downgrade();
+    // The thread ends with the resource, of which each reload creates another.
+    let (resource, ended) = channel::<Infallible>();
     let beating = thread::Builder::new().name("everything-pulse".to_owned());
     let beating = beating.spawn(move || {
-        loop {
-            thread::sleep(BEAT);
-            match announcer.upgrade() {
-                Some(announcer) => announcer.resource_changed("everything://pulse"),
-                // The server has ended.
-                None => return,
-            }
-        }
+        beat(&ended, || {
+            let announcer = announcer.upgrade();
+            announcer.map(|announcer| announcer.resource_changed("everything://pulse"))
+        });
     });
     if let Err(error) = beating {
         tracing::warn!(%error, "clients cannot be notified that everything://pulse changes");
     }
-    let read = move |_: Arc<CallContext>| async move {
-        let beats = begun.elapsed().as_secs() / BEAT.as_secs();
-        Ok::<_, ResourceError>(json!({ "beats": beats }))
+    let read = move |_: Arc<CallContext>| {
+        let _resource = &resource;
+        async move {
+            let beats = begun.elapsed().as_secs() / BEAT.as_secs();
+            Ok::<_, ResourceError>(json!({ "beats": beats }))
+        }
     };
     resource_fn(definition, read).into_resource()
+}
+
+/// Announces the pulse until its resource has ended, or `announce` returns `None`.
+fn beat(ended: &Receiver<Infallible>, announce: impl Fn() -> Option<()>) {
+    while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+        if announce().is_none() {
+            return;
+        }
+    }
 }
 
 /// Closes the stream of its response, and continues. Clients with sessions of 2025-11-25 resume the stream.
@@ -96,4 +108,16 @@ pub(super) async fn test_reconnection(context: &CallContext) -> &'static str {
     context.release_connection().await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     "Reconnection test completed"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_of_a_pulse_ends_with_its_resource() {
+        let (resource, ended) = channel();
+        drop(resource);
+        beat(&ended, || unreachable!("it has ended"));
+    }
 }

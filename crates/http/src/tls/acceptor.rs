@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use super::super::tcp_conn::TcpConn;
 use super::{TlsConfig, TlsError};
 use crate::auth::ClientCertificate;
+use crate::environment::FileStamp;
 
 /// Interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
@@ -25,6 +26,8 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
+    /// State of the files before they were read first.
+    loaded: Vec<Option<FileStamp>>,
     current: ArcSwap<ServerConfig>,
     handshake: Duration,
 }
@@ -50,9 +53,6 @@ struct Files {
     client_optional: bool,
 }
 
-/// When files were written last, and how long they are.
-type FileStamps = Vec<Option<(SystemTime, u64)>>;
-
 impl Tls {
     /// `None` if TLS is off.
     pub fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
@@ -66,8 +66,10 @@ impl Tls {
             },
             _ => return Err(TlsError::Half),
         };
+        let loaded = files.seen();
         Ok(Some(Self {
             current: ArcSwap::new(files.read()?),
+            loaded,
             files,
             handshake: Duration::from_secs(u64::from(config.handshake_seconds)),
         }))
@@ -106,7 +108,7 @@ impl Tls {
 
     /// Reads the files again whenever they change.
     pub async fn watch_files(&self) -> Infallible {
-        let mut seen = self.files.seen();
+        let mut seen = self.loaded.clone();
         loop {
             tokio::time::sleep(LOOK).await;
             let now = self.files.seen();
@@ -176,18 +178,14 @@ impl Files {
         Ok(Arc::new(config))
     }
 
-    fn seen(&self) -> FileStamps {
-        [
+    fn seen(&self) -> Vec<Option<FileStamp>> {
+        let files = [
             Some(&self.certificate),
             Some(&self.key),
             self.client_ca.as_ref(),
-        ]
-        .into_iter()
-        .map(|path| {
-            let file = std::fs::metadata(path?).ok()?;
-            Some((file.modified().ok()?, file.len()))
-        })
-        .collect()
+        ];
+        let stamps = files.into_iter().map(|path| FileStamp::of(path?));
+        stamps.collect()
     }
 }
 
@@ -280,6 +278,23 @@ mod tests {
         assert!(problem(&missing).contains("/nowhere/a.crt"));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_replaced_is_another_even_if_its_time_and_length_are_the_same() {
+        let (folder, config) = written([CERTIFICATE, KEY]);
+        let tls = Tls::load(&config).expect("good").expect("on");
+        let before = tls.files.seen();
+        let path = config.certificate.expect("named");
+        let modified = std::fs::metadata(&path).and_then(|file| file.modified());
+        let new = folder.path().join("new");
+        let file = std::fs::File::create(&new).expect("created");
+        std::fs::write(&new, CERTIFICATE).expect("written");
+        file.set_modified(modified.expect("a time")).expect("set");
+        assert_eq!(tls.files.seen(), before);
+        std::fs::rename(&new, &path).expect("renamed");
+        assert_ne!(tls.files.seen(), before);
+    }
+
     #[test]
     fn a_new_certificate_is_shown_and_a_bad_one_is_not() {
         let (_folder, config) = written([CERTIFICATE, KEY]);
@@ -291,6 +306,19 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &tls.current()));
         std::fs::write(&path, CERTIFICATE).expect("written");
         assert!(tls.renew());
+        assert!(!Arc::ptr_eq(&before, &tls.current()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_that_was_replaced_before_the_watch_began_is_used() {
+        let (_folder, config) = written([CERTIFICATE, KEY]);
+        let tls = Tls::load(&config).expect("good").expect("on");
+        let before = tls.current();
+        let longer = format!("{CERTIFICATE}\n");
+        let path = config.certificate.expect("named");
+        std::fs::write(path, longer).expect("written");
+        let watched = tokio::time::timeout(2 * LOOK, tls.watch_files());
+        assert!(watched.await.is_err());
         assert!(!Arc::ptr_eq(&before, &tls.current()));
     }
 }

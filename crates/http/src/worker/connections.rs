@@ -118,6 +118,7 @@ pub(super) async fn serve(
     );
     let socket = Socket::new(stream, Rc::clone(&state), guards, resets);
     let hits = Arc::clone(&service.limits().hits);
+    let router = Arc::clone(&service.router);
     let served = Rc::new(ConnService::new(service, Rc::clone(&state)));
     if multiplexed {
         let connection = H2Conn::new(socket, served, &limits);
@@ -155,6 +156,8 @@ pub(super) async fn serve(
                 received if received <= limits.header_bytes as u64 => Limit::HeaderFields,
                 _ => Limit::HeaderBytes,
             });
+        } else if error.is_parse() {
+            router.note_invalid_head(&state);
         }
         tracing::trace!(%error, "a connection ended early");
     }

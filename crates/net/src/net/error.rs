@@ -72,7 +72,9 @@ pub enum FetchError {
         max: usize,
     },
     /// The content encoding was not requested, or the data does not match it.
-    #[error("the response of {host} has an unsupported content encoding")]
+    #[error(
+        "the response of {host} has an unsupported content encoding, or is incomplete or damaged"
+    )]
     Encoding {
         /// The host.
         host: String,

@@ -13,7 +13,7 @@ enum PathStep<'a> {
 
 /// Finds the first repeated member name of an object in a document. Returns its path, as in `items[0].name`.
 #[cold]
-pub(crate) fn repeated_member(document: &str) -> Option<String> {
+pub fn repeated_member(document: &str) -> Option<String> {
     let mut path = Vec::new();
     // The scanner has rejected everything that it does not read.
     let found = look_for_repeated(&mut Scanner::new(document), &mut path);

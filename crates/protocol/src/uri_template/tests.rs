@@ -47,6 +47,9 @@ fn matches_the_examples_of_the_documentation() {
         ("git://repo/{branch}/file", "git://repo/main", "no match"),
         ("file:///{+path}", "file:///a/b.txt", "path=a/b.txt"),
         ("file:///{+path}", "file:///", "no match"),
+        ("file:///{path*}", "file:///a/b.txt", "path=a/b.txt"),
+        ("file:///{path*}", "file:///a%2Fb.txt", "path=a/b.txt"),
+        ("x://{path*}/{id}/raw", "x://a/b/c/7/raw", "path=a/b/c id=7"),
         ("x://{name}.json", "x://a.b.json", "name=a.b"),
         ("x://{name}.json", "x://.json", "no match"),
         ("x://{+path}/{id}/raw", "x://a/b/c/7/raw", "path=a/b/c id=7"),
@@ -99,6 +102,7 @@ fn ambiguous_templates_are_refused_by_variable() {
         ("x://{a}-{b}", "a"),
         ("x://{+a}/{+b}", "a"),
         ("x://{+a,b}", "a"),
+        ("x://{a*}/{b*}", "a"),
         ("x://{a}{.ext}", "a"),
         ("x://y{.a,b}", "b"),
         ("x://y{/a}/end", "a"),
@@ -127,12 +131,16 @@ fn what_is_no_template_is_refused_with_a_reason() {
             "`{a,}` is not an expression: the names of variables have letters, digits, `_` and single dots",
         ),
         (
-            "x://{a*}",
-            "`{a*}` is not an expression: modifiers (`*`, `:3`) are not supported",
+            "x://y{?a*}",
+            "`{?a*}` is not an expression: modifiers other than `{a*}` are not supported",
+        ),
+        (
+            "x://{a**}",
+            "`{a**}` is not an expression: modifiers other than `{a*}` are not supported",
         ),
         (
             "x://{a:3}",
-            "`{a:3}` is not an expression: modifiers (`*`, `:3`) are not supported",
+            "`{a:3}` is not an expression: modifiers other than `{a*}` are not supported",
         ),
         (
             "x://{=a}",

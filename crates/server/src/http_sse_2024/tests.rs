@@ -74,8 +74,10 @@ impl Client {
         let by = (&self.worker, RequestOrigin::default());
         match post(&self.server, &mut cx, by, &self.principal, &self.id, &body) {
             Ok(task) => drop(tokio::spawn(task)),
-            Err(Reply::Response(response)) => return Err(response.refusal.expect("a reason")),
-            Err(other) => panic!("{other:?}"),
+            Err(reply) => match reply.reply().await {
+                Reply::Response(response) => return Err(response.refusal.expect("a reason")),
+                other => panic!("{other:?}"),
+            },
         }
         settle().await;
         Ok(())
@@ -188,12 +190,8 @@ async fn requests_in_progress_are_limited_and_other_messages_are_not() {
 
 #[test]
 fn a_batch_takes_a_permit_if_it_has_a_request() {
-    let expects = |body: &'static str| {
-        expects_response(
-            &Bytes::from_static(body.as_bytes()),
-            MessageBounds::default(),
-        )
-    };
+    let bounds = MessageBounds::default();
+    let expects = |body: &str| expects_response(&Payload::of_text(body, bounds), bounds);
     let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     assert!(!expects(notification) && expects(ping));

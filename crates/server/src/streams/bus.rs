@@ -48,6 +48,8 @@ pub(crate) enum BusMessage {
     Opened { session: Arc<str>, opening: u64 },
     /// A session closed a notification stream.
     Closed { session: Arc<str>, opening: u64 },
+    /// A session has a stream that a newer one supersedes. Replicas with a newer one repeat that it was opened.
+    AskOpened { session: Arc<str> },
     /// The subscriptions of a session changed.
     Subscribed { session: Arc<str> },
     /// A task changed. `session` is the session that started it.

@@ -101,7 +101,8 @@ pub(crate) async fn run(server: &Arc<Server>) {
                 send_heartbeats(server, &mut alive).await;
                 if server.streams.is_shared {
                     let presence = server.replicas.own(&server.telemetry().life);
-                    publish(server, BusMessage::Present(presence)).await;
+                    let _ = publish(server, BusMessage::Present(presence)).await;
+                    server.streams.check_superseded();
                 }
                 let looked = server.tasks.check_runners().await;
                 // A check that was not due says nothing about the state.
@@ -236,6 +237,7 @@ async fn handle_bus_message(server: &Arc<Server>, cluster: &mut ClusterState, me
         }
         BusMessage::Opened { session, opening } => streams.peer_opened(&session, opening),
         BusMessage::Closed { session, opening } => streams.peer_closed(&session, opening),
+        BusMessage::AskOpened { session } => streams.repeat_openings(&session),
         BusMessage::Subscribed { session } => {
             if streams.is_here(&session) {
                 streams.load_subscriptions(&session).await;
@@ -284,7 +286,8 @@ async fn flush_outbox(server: &Server) -> Option<Instant> {
                 BusMessage::News
             }
         };
-        publish(server, message).await;
+        // Messages have no guarantee; readers of the logs read on later.
+        let _ = publish(server, message).await;
     }
     let waits = !unsent.is_empty();
     streams.outbox.put_back(unsent.into_iter());
@@ -320,7 +323,7 @@ async fn publish_change_batch(server: &Server) -> Result<usize, StateError> {
         }
     }
     if is_in_log {
-        publish(server, BusMessage::News).await;
+        let _ = publish(server, BusMessage::News).await;
     }
     if is_read_there {
         // Other replicas may have appended entries before it.
@@ -331,7 +334,8 @@ async fn publish_change_batch(server: &Server) -> Result<usize, StateError> {
     Ok(taken)
 }
 
-async fn publish(server: &Server, message: BusMessage) {
+/// Sends a message to all other replicas.
+pub(crate) async fn publish(server: &Server, message: BusMessage) -> Result<(), StateError> {
     let envelope = Envelope {
         from: server.replica,
         message,
@@ -343,6 +347,7 @@ async fn publish(server: &Server, message: BusMessage) {
         .publish(&streams.names.bus, message.into())
         .await;
     streams.track_health(&said);
+    said
 }
 
 /// Waits for the next event of the bus; forever without one.

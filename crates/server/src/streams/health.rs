@@ -32,7 +32,7 @@ impl StateHealth {
 
     /// Records a success. Returns true if it ends an outage.
     fn recovers(&self) -> bool {
-        if !self.is_failing.load(Ordering::Relaxed) {
+        if !self.is_failing() {
             return false;
         }
         let mut last_failure = self.last_failure();
@@ -42,6 +42,11 @@ impl StateHealth {
             self.is_failing.store(false, Ordering::Relaxed);
         }
         recovers
+    }
+
+    /// Returns true during an outage.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
     }
 
     fn last_failure(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -59,15 +64,28 @@ impl Streams {
                     tracing::info!("the shared state works again");
                 }
             }
-            Err(error) => {
-                if self.health.fails() {
-                    tracing::warn!(
-                        %error,
-                        setting = "state.url",
-                        "the shared state fails: broken streams cannot be resumed, and replicas do not receive notifications of one another"
-                    );
-                }
+            Err(error) => self.track_failure(error),
+        }
+    }
+
+    fn track_failure(&self, error: &StateError) {
+        if self.health.fails() {
+            tracing::warn!(
+                %error,
+                setting = "state.url",
+                "the shared state fails: broken streams cannot be resumed, and replicas do not receive notifications of one another"
+            );
+        }
+    }
+
+    /// Logs that a request failed because of the state: an outage once for all requests, other errors each time.
+    pub(crate) fn report_failure(&self, error: &StateError, failed: &'static str) {
+        match error {
+            StateError::Unreachable { .. } | StateError::TooSlow { .. } => {
+                self.track_failure(error);
+                tracing::debug!(%error, "{failed}");
             }
+            _ => tracing::error!(%error, "{failed}"),
         }
     }
 }

@@ -247,7 +247,8 @@ impl ListenRequest {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "tasks cannot be subscribed to without the shared state");
+                    let failed = "tasks cannot be subscribed to without the shared state";
+                    self.server.streams.report_failure(&error, failed);
                     return internal_error(&self.id);
                 }
             }

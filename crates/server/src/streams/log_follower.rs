@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use super::Streams;
 use super::bus::BusMessage;
 use super::event::{EventId, EventSource, StreamEvent, StreamId};
+use super::live_stream::LiveStream;
 use super::mailbox::{CloseReason, MailboxItem};
 use super::registration::Registration;
-use super::resumable::{ANSWER, BEGINNING, END, LiveStream, MESSAGE};
+use super::resumable::{ANSWER, BEGINNING, END, MESSAGE};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::server::liveness::{HEARTBEAT_INTERVAL, short_id};
 use crate::server::reply::JsonResponse;
@@ -58,10 +59,7 @@ impl LogFollower {
         revision: Revision,
     ) -> Self {
         let streams = Arc::clone(&place.streams);
-        let live = {
-            let mut all = streams.live();
-            Arc::clone(all.entry((Arc::clone(&session), stream)).or_default())
-        };
+        let live = streams.enter_call(&session, stream);
         let mine = live.take();
         if !live.is_here.load(Ordering::Acquire) {
             let session = Arc::clone(&session);
@@ -266,14 +264,13 @@ impl EventSource for LogFollower {
 
 impl Drop for LogFollower {
     fn drop(&mut self) {
-        // The references are: the map, this follower, and its pending read.
-        let mut live = self.call.streams.live();
-        let key = (Arc::clone(&self.call.session), self.call.stream);
-        if live.get(&key).is_some_and(|live| {
-            !live.is_here.load(Ordering::Acquire) && Arc::strong_count(live) <= 3
-        }) {
-            live.remove(&key);
-        }
+        let FollowedLog {
+            streams,
+            session,
+            stream,
+            ..
+        } = &self.call;
+        streams.leave_call(session, *stream);
     }
 }
 

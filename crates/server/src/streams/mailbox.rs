@@ -39,8 +39,8 @@ struct Inner {
     delivered_through: u64,
     /// Number of the stream within its session, if the session has several.
     opening: Option<u64>,
-    /// Numbers of newer open streams of the session.
-    newer: Vec<u64>,
+    /// Newer open streams of the session.
+    newer: Vec<NewerStream>,
     end: Option<CloseReason>,
     waker: Option<Waker>,
 }
@@ -69,6 +69,16 @@ const PENDING_MAX: usize = 4096;
 
 /// Maximum number of newer streams to remember. There are more only after replicas have died.
 const NEWER_MAX: usize = 16;
+/// Number of questions without response after which a newer stream of another replica counts as closed.
+const UNCONFIRMED_MAX: u8 = 3;
+
+/// A newer stream of the session.
+#[derive(Debug)]
+struct NewerStream {
+    opening: u64,
+    /// Number of questions for it since it was last heard of.
+    unconfirmed: u8,
+}
 
 /// Reason for closing a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +156,14 @@ impl Mailbox {
         }
     }
 
+    /// Adds a task that could not be loaded, behind all other items. A stream that is to end does not wait for it.
+    pub(super) fn put_back(&self, task: Arc<str>) {
+        let mut inner = self.inner();
+        if inner.end.is_none() {
+            inner.put(PendingItem::Task(task), None);
+        }
+    }
+
     /// Adds all subscribed tasks, since changes may have been missed.
     pub(super) fn recheck_tasks(&self) {
         let mut inner = self.inner();
@@ -192,6 +210,24 @@ impl Mailbox {
         inner.wake();
     }
 
+    /// Adds a notice for everything that the stream subscribes to, since any of it may have changed.
+    pub(super) fn report_all(&self) {
+        let mut inner = self.inner();
+        let lists = [
+            ChangeEvent::Tools,
+            ChangeEvent::Prompts,
+            ChangeEvent::Resources,
+        ];
+        let uris = Arc::clone(&inner.wants.uris);
+        let resources = uris.iter().cloned().map(ChangeEvent::Resource);
+        for notice in lists.into_iter().chain(resources) {
+            if self.accepts(&inner.wants, &notice) {
+                inner.put(PendingItem::Notice(notice), None);
+            }
+        }
+        inner.wake();
+    }
+
     /// Replaces the subscribed URIs. Returns the previous ones.
     pub(super) fn subscribe(&self, uris: Uris) -> Uris {
         std::mem::replace(&mut self.inner().wants.uris, uris)
@@ -217,24 +253,53 @@ impl Mailbox {
     pub(super) fn set_opening(&self, opening: u64) {
         let mut inner = self.inner();
         inner.opening = Some(opening);
-        inner.newer.retain(|newer| opening < *newer);
+        inner.newer.retain(|newer| opening < newer.opening);
     }
 
     /// Applies the opening of another stream of the session. A newer one suspends this stream until it is closed.
     pub(super) fn superseded_by(&self, opening: u64) {
         let mut inner = self.inner();
-        if inner.opening.is_some_and(|own| opening <= own) || inner.newer.contains(&opening) {
+        if inner.opening.is_some_and(|own| opening <= own) {
+            return;
+        }
+        let mut newer = inner.newer.iter_mut();
+        if let Some(known) = newer.find(|newer| newer.opening == opening) {
+            known.unconfirmed = 0;
             return;
         }
         if NEWER_MAX <= inner.newer.len() {
             inner.newer.remove(0);
         }
-        inner.newer.push(opening);
+        inner.newer.push(NewerStream {
+            opening,
+            unconfirmed: 0,
+        });
     }
 
     /// Applies the closing of another stream of the session.
     pub(super) fn newer_closed(&self, opening: u64) {
-        self.inner().newer.retain(|newer| *newer != opening);
+        self.inner().newer.retain(|newer| newer.opening != opening);
+    }
+
+    /// Returns true if a newer stream of the session is open, as far as is known.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.inner().is_superseded()
+    }
+
+    /// Drops newer streams that nobody has confirmed: their closing was not heard, or their replica is gone. `here` are the
+    /// streams of this replica. Returns true if other replicas must be asked for the remaining ones.
+    pub(super) fn drop_unconfirmed(&self, here: &[u64]) -> bool {
+        let mut asks = false;
+        self.inner().newer.retain_mut(|newer| {
+            if here.contains(&newer.opening) {
+                return true;
+            }
+            let stays = newer.unconfirmed < UNCONFIRMED_MAX;
+            newer.unconfirmed += 1;
+            asks |= stays;
+            stays
+        });
+        asks
     }
 
     pub(super) fn end(&self, end: CloseReason) {
@@ -380,6 +445,22 @@ mod tests {
     }
 
     #[test]
+    fn what_may_have_changed_is_all_that_the_stream_wants() {
+        let mailbox = mailbox(5);
+        mailbox.report_all();
+        let mut notices = reported(&mailbox);
+        assert_eq!(
+            notices.remove(0),
+            MailboxItem::Notice(ChangeEvent::Tools, None)
+        );
+        assert_eq!(notices.len(), 2);
+        for uri in ["x://a", "x://b"] {
+            let notice = MailboxItem::Notice(resource(uri), None);
+            assert!(notices.contains(&notice), "{uri}");
+        }
+    }
+
+    #[test]
     fn the_end_comes_after_what_is_known_unless_nobody_comes_back() {
         let stopping = mailbox(0);
         stopping.deliver(&ChangeEvent::Tools, Some(1));
@@ -477,6 +558,29 @@ mod tests {
         mailbox.set_opening(5);
         mailbox.newer_closed(7);
         mailbox.superseded_by(3);
+        mailbox.deliver(&ChangeEvent::Tools, Some(1));
+        assert_eq!(
+            reported(&mailbox),
+            [MailboxItem::Notice(ChangeEvent::Tools, Some(1))]
+        );
+    }
+
+    #[test]
+    fn lh_05_a_newer_one_whose_end_was_not_heard_is_forgotten_when_nobody_confirms_it() {
+        let mailbox = mailbox(0);
+        mailbox.set_opening(5);
+        mailbox.superseded_by(6);
+        mailbox.superseded_by(7);
+        for _ in 0..2 * UNCONFIRMED_MAX {
+            assert!(mailbox.drop_unconfirmed(&[5, 7]));
+            mailbox.superseded_by(6);
+        }
+        for _ in 0..UNCONFIRMED_MAX {
+            assert!(mailbox.drop_unconfirmed(&[5, 7]) && mailbox.is_superseded());
+        }
+        assert!(!mailbox.drop_unconfirmed(&[5, 7]));
+        assert!(mailbox.is_superseded(), "one is open on this replica");
+        mailbox.newer_closed(7);
         mailbox.deliver(&ChangeEvent::Tools, Some(1));
         assert_eq!(
             reported(&mailbox),

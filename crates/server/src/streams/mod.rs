@@ -15,12 +15,14 @@ mod registration;
 mod resumable;
 mod config;
 mod subscriber;
+mod live_stream;
 mod log_follower;
 mod mailbox;
 mod keys;
 mod listen;
 mod notice;
 mod open;
+mod openings;
 mod event;
 mod health;
 mod bus;
@@ -36,7 +38,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::inflight::Inflight;
@@ -46,21 +47,21 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Announcer, ChangeEvent, SubscriptionCounts};
 use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
-use crate::state::{Retention, SharedState, unix_micros};
+use crate::state::SharedState;
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use bus::Outbox;
 pub(super) use bus::{BusMessage, DurableEvent};
-pub(super) use cluster::run;
+pub(super) use cluster::{publish, run};
 pub use config::StreamsConfig;
 pub use event::{EventData, EventSource, StreamEvent};
 use health::StateHealth;
 use keys::Names;
 pub(super) use listen::{listen, session_notifications};
+use live_stream::LiveStream;
 use mailbox::{CloseReason, Filter, Mailbox, Owner, Uris};
 pub(super) use open::{OpenFuture, has_standing_streams, open_stream};
 pub(crate) use registration::StreamSlot;
 use registration::{Registration, TooManyStreams};
-use resumable::LiveStream;
 pub(super) use subscribe::change_subscription;
 use subscriptions::StaleSubscriptions;
 
@@ -93,14 +94,6 @@ pub struct Streams {
     /// Memory budget for responses that wait for the state to recover.
     retry_budget: Arc<Semaphore>,
 }
-
-/// A log of one entry, used as a sequence. A new log continues above all earlier numbers.
-const OPENINGS: Retention = Retention {
-    entries: 1,
-    bytes: 1,
-    life: Duration::from_secs(60),
-    may_go: false,
-};
 
 /// Call streams by session and stream.
 type LiveCalls = HashMap<(Arc<str>, u64), Arc<LiveStream>>;
@@ -249,53 +242,6 @@ impl Streams {
             self.peer_closed(session, opening);
             let session = Arc::clone(session);
             self.broadcast(BusMessage::Closed { session, opening });
-        }
-    }
-
-    /// Makes a stream the newest of its session on all replicas: notices go to it and to no older one (LH-05).
-    ///
-    /// The shared state orders the streams by number, because bus messages may arrive late.
-    async fn make_standing(&self, mailbox: &Arc<Mailbox>) {
-        let Some(session) = &mailbox.session else {
-            return;
-        };
-        let opening = self.next_opening(session).await;
-        {
-            let registry = self.registry();
-            mailbox.set_opening(opening);
-            for other in registry.sessions.get(session).into_iter().flatten() {
-                match other.opening() {
-                    Some(newer) if opening < newer => mailbox.superseded_by(newer),
-                    _ => other.superseded_by(opening),
-                }
-            }
-        }
-        let session = Arc::clone(session);
-        self.broadcast(BusMessage::Opened { session, opening });
-    }
-
-    /// A number greater than those of all earlier streams of the session.
-    async fn next_opening(&self, session: &str) -> u64 {
-        let log = self.names.openings(session);
-        let number = self.state.append(&log, Bytes::new(), OPENINGS).await;
-        self.track_health(&number);
-        // New logs are numbered by the time in microseconds, so this fallback stays in order.
-        number.unwrap_or_else(|_| unix_micros())
-    }
-
-    /// Applies the opening of a session's stream on another replica.
-    fn peer_opened(&self, session: &str, opening: u64) {
-        let registry = self.registry();
-        for mailbox in registry.sessions.get(session).into_iter().flatten() {
-            mailbox.superseded_by(opening);
-        }
-    }
-
-    /// Applies the closing of a session's stream.
-    fn peer_closed(&self, session: &str, opening: u64) {
-        let registry = self.registry();
-        for mailbox in registry.sessions.get(session).into_iter().flatten() {
-            mailbox.newer_closed(opening);
         }
     }
 

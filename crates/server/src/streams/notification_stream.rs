@@ -101,10 +101,15 @@ impl EventSource for NotificationStream {
         while self.last.is_none() {
             if self.subscriber.is_loading_task() {
                 match self.subscriber.poll_task(cx, &self.kind) {
-                    Poll::Ready(Some(message)) => {
+                    Poll::Ready(Ok(Some(message))) => {
                         return Poll::Ready(Some(StreamEvent::message(message)));
                     }
-                    Poll::Ready(None) => continue,
+                    Poll::Ready(Ok(None)) => {}
+                    Poll::Ready(Err(task)) => {
+                        if self.ends_at.is_none_or(|end| Instant::now() < end) {
+                            self.place.mailbox.put_back(task);
+                        }
+                    }
                     // Notices keep their order, so the stream waits for the task.
                     Poll::Pending => return Poll::Pending,
                 }

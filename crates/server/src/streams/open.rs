@@ -29,6 +29,9 @@ use crate::state::StateError;
 /// Opens a stream.
 pub type OpenFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
+/// Notices with their positions, and the position of the last one.
+type MissedNotices = (Vec<(ChangeEvent, u64)>, u64);
+
 /// Number of notifications read from the log in one request.
 const PAGE: usize = 500;
 
@@ -97,7 +100,8 @@ impl StreamOpener {
         }
     }
 
-    /// Opens the session's notification stream, from a position in the log of notices or from now.
+    /// Opens the session's notification stream, from a position in the log of notices or from now. If the log does not reach
+    /// back to the position, everything counts as changed.
     async fn standing(self, after: Option<u64>) -> Result<Reply, Reply> {
         let streams = Arc::clone(&self.streams);
         // If the state fails, events have no ids and the stream cannot be resumed.
@@ -117,11 +121,17 @@ impl StreamOpener {
         place.make_standing().await;
         let position = match after {
             None => streams.position(),
-            Some(after) => {
-                let (missed, through) = streams.notices_after(after).await?;
-                place.mailbox.catch_up(missed, through);
-                Some(after)
-            }
+            Some(after) => match streams.notices_after(after).await? {
+                Some((missed, through)) => {
+                    place.mailbox.catch_up(missed, through);
+                    Some(after)
+                }
+                // Clients repeat a rejected id a few times, and then do without notifications.
+                None => {
+                    place.mailbox.report_all();
+                    streams.position()
+                }
+            },
         };
         let first = position
             .filter(|_| self.session.revision.has_priming_events())
@@ -201,20 +211,22 @@ impl Streams {
         }
     }
 
-    /// Notices after a position in the log, and the position of the last one.
-    async fn notices_after(&self, after: u64) -> Result<(Vec<(ChangeEvent, u64)>, u64), Reply> {
+    /// Notices after a position in the log, and the position of the last one. `None` if some of them are unknown.
+    async fn notices_after(&self, after: u64) -> Result<Option<MissedNotices>, Reply> {
         let log = &self.names.notices;
         let (mut notices, mut at) = (Vec::new(), after.saturating_sub(1));
         loop {
             let page = self.state.read_after(log, at, PAGE).await;
             self.track_health(&page);
-            let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
+            let Some(page) = page.map_err(unavailable)? else {
+                return Ok(None);
+            };
             let is_known = match at < after {
                 true => page.knows(after),
                 false => page.continues(at),
             };
             if !is_known {
-                return Err(unknown_event());
+                return Ok(None);
             }
             at = at.max(after);
             for (number, entry) in page.entries.iter().filter(|(number, _)| after < *number) {
@@ -222,7 +234,7 @@ impl Streams {
                 notices.extend(notice::read_entry(entry).map(|notice| (notice, *number)));
             }
             if at == page.last || page.entries.is_empty() {
-                return Ok((notices, at));
+                return Ok(Some((notices, at)));
             }
         }
     }

@@ -6,19 +6,19 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::task::AtomicWaker;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::Streams;
 use super::bus::BusMessage;
 use super::event::{EventData, EventId, EventSource, StreamEvent, StreamId};
+use super::live_stream::LiveStream;
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::call_stream::CallStream;
@@ -27,58 +27,6 @@ use crate::server::running_call::{CallOptions, Resumption};
 use crate::server::share::StateKind;
 use crate::state::{ENTRY_MAX_BYTES, Retention, SharedState, StateError};
 use crate::telemetry::DeferredScope;
-
-/// State of a call stream on this replica, for the running call and its followers.
-#[derive(Debug, Default)]
-pub(super) struct LiveStream {
-    /// Number of times the stream was resumed. Only the last reader may send events (LH-05).
-    pub(super) holder: AtomicU64,
-    /// The call runs on this replica.
-    pub(super) is_here: AtomicBool,
-    /// A reader on another replica follows the log.
-    pub(super) is_followed_elsewhere: AtomicBool,
-    /// The session has ended, so the stream cannot be resumed.
-    pub(super) is_abandoned: AtomicBool,
-    /// Wakes the current reader when it is replaced.
-    pub(super) waker: AtomicWaker,
-    /// Notified of new log entries.
-    pub(super) news: Notify,
-}
-
-impl LiveStream {
-    /// Makes the caller the current reader. Returns its number.
-    pub(super) fn take(&self) -> u64 {
-        let mine = self.holder.fetch_add(1, Ordering::AcqRel) + 1;
-        self.waker.wake();
-        self.news.notify_waiters();
-        mine
-    }
-
-    pub(super) fn is_held_by(&self, holder: u64) -> bool {
-        self.holder.load(Ordering::Acquire) == holder
-    }
-
-    /// Applies a resumption on another replica.
-    pub(super) fn followed_elsewhere(&self) {
-        self.is_followed_elsewhere.store(true, Ordering::Release);
-        self.take();
-    }
-
-    /// Stops logging, because the session has ended.
-    pub(super) fn abandon(&self) {
-        self.is_abandoned.store(true, Ordering::Release);
-    }
-
-    /// Returns true if the call runs on this replica.
-    pub(super) fn is_here(&self) -> bool {
-        self.is_here.load(Ordering::Acquire)
-    }
-
-    /// Wakes local followers.
-    pub(super) fn notify(&self) {
-        self.news.notify_waiters();
-    }
-}
 
 /// Kind of a log entry, its first byte.
 pub(super) const BEGINNING: u8 = b'b';
@@ -103,10 +51,8 @@ impl Streams {
             return Box::new(call);
         };
         let stream = self.next_call_stream();
-        let live = Arc::new(LiveStream::default());
+        let live = self.enter_call(&session, stream);
         live.is_here.store(true, Ordering::Release);
-        self.live()
-            .insert((Arc::clone(&session), stream), Arc::clone(&live));
         let poll_after = match (options.resumption, self.config.poll_after_seconds) {
             (Resumption::Primed, seconds) if seconds > 0 => Some(Duration::from_secs(seconds)),
             _ => None,
@@ -158,34 +104,6 @@ impl Streams {
     pub(super) fn next_call_stream(&self) -> u64 {
         let begun = self.begun.fetch_add(1, Ordering::Relaxed);
         u64::from(short_id(self.liveness.replica())) << 32 | u64::from(begun)
-    }
-
-    fn leave_call(&self, session: &Arc<str>, stream: u64) {
-        let mut live = self.live();
-        let key = (Arc::clone(session), stream);
-        // Followers hold a reference.
-        if live
-            .get(&key)
-            .is_some_and(|live| Arc::strong_count(live) <= 2)
-        {
-            live.remove(&key);
-        }
-    }
-
-    /// Applies a resumption of the stream on another replica.
-    pub(super) fn call_followed_elsewhere(&self, session: &Arc<str>, stream: u64) {
-        let live = self.live().get(&(Arc::clone(session), stream)).cloned();
-        if let Some(live) = live {
-            live.followed_elsewhere();
-        }
-    }
-
-    /// Wakes followers of a call that runs on another replica.
-    pub(super) fn call_appended(&self, session: &Arc<str>, stream: u64) {
-        let live = self.live().get(&(Arc::clone(session), stream)).cloned();
-        if let Some(live) = live {
-            live.notify();
-        }
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn change_subscription(
                 Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             Err(SubscriptionError::State(error)) => {
-                tracing::warn!(%error, "a subscription could not be remembered");
+                streams.report_failure(&error, "a subscription could not be remembered");
                 let message = "subscriptions cannot be remembered now; try again later";
                 Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
             }

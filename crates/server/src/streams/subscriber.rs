@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -16,6 +17,7 @@ use crate::catalog::ChangeEvent;
 use crate::server::parts::Server;
 use crate::server::snapshot::Snapshot;
 use crate::server::tasks;
+use crate::server::tool_search::search_for;
 
 /// The caller of one notification stream.
 pub(super) struct Subscriber {
@@ -28,8 +30,11 @@ pub(super) struct Subscriber {
     lookup: Option<TaskLookup>,
 }
 
-/// A task with its notification; `None` if it does not belong to the caller.
-type TaskLookup = BoxFuture<'static, Option<(Arc<str>, Bytes)>>;
+/// A task with its notification; `None` if it does not belong to the caller. An error is a task that could not be loaded.
+type TaskLookup = BoxFuture<'static, Result<Option<(Arc<str>, Bytes)>, Arc<str>>>;
+
+/// Delay after a failed lookup.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Digest of the visible part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,27 +93,39 @@ impl Subscriber {
             StreamKind::Session | StreamKind::Plain => None,
         };
         self.lookup = Some(Box::pin(async move {
-            let message =
-                tasks::task_notice(&server, &task, &principal, subscription.as_deref()).await?;
-            Some((task, message))
+            let subscription = subscription.as_deref();
+            let notice = tasks::task_notice(&server, &task, &principal, subscription).await;
+            match notice {
+                Ok(message) => Ok(message.map(|message| (task, message))),
+                Err(_) => {
+                    tokio::time::sleep(RETRY).await;
+                    Err(task)
+                }
+            }
         }));
     }
 
-    /// Polls for the task's notification. Returns `Ready(None)` without one, or for a duplicate.
+    /// Polls for the task's notification. Returns `None` without one, or for a duplicate.
+    ///
+    /// # Errors
+    ///
+    /// The task, if the state failed. It is to be loaded again.
     pub(super) fn poll_task(
         &mut self,
         cx: &mut Context<'_>,
         kind: &StreamKind,
-    ) -> Poll<Option<Bytes>> {
+    ) -> Poll<Result<Option<Bytes>, Arc<str>>> {
         let Some(lookup) = &mut self.lookup else {
-            return Poll::Ready(None);
+            return Poll::Ready(Ok(None));
         };
         let Poll::Ready(found) = lookup.as_mut().poll(cx) else {
             return Poll::Pending;
         };
         self.lookup = None;
-        let Some((task, message)) = found else {
-            return Poll::Ready(None);
+        let (task, message) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return Poll::Ready(Ok(None)),
+            Err(task) => return Poll::Ready(Err(task)),
         };
         // The bus may duplicate messages. Session streams are not checked, because their tasks are unbounded.
         if matches!(kind, StreamKind::Listen(_)) {
@@ -116,10 +133,10 @@ impl Subscriber {
             message.hash(&mut hasher);
             let hash = hasher.finish();
             if self.last_sent.insert(task, hash) == Some(hash) {
-                return Poll::Ready(None);
+                return Poll::Ready(Ok(None));
             }
         }
-        Poll::Ready(Some(message))
+        Poll::Ready(Ok(Some(message)))
     }
 
     /// Returns true while a task is being loaded.
@@ -130,9 +147,16 @@ impl Subscriber {
 
 impl VisibleList {
     fn of(snapshot: &Snapshot, principal: &Principal, shelves: &[ItemKind]) -> Option<Self> {
+        let mut hasher = DefaultHasher::new();
+        snapshot.digest_of(principal, shelves)?.hash(&mut hasher);
+        if shelves.contains(&ItemKind::Tools) {
+            // The tools of the search are listed instead.
+            let search = search_for(snapshot, principal);
+            search.map(|search| search.config.results).hash(&mut hasher);
+        }
         Some(Self {
             snapshot: snapshot.number,
-            digest: snapshot.digest_of(principal, shelves)?,
+            digest: hasher.finish(),
         })
     }
 }
@@ -142,5 +166,51 @@ impl fmt::Debug for Subscriber {
         f.debug_struct("Subscriber")
             .field("principal", &self.principal)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::server::tests::replica_of;
+    use crate::state::testing::{Asked, Fronted, StandIn};
+    use crate::state::{Memory, SharedState, StateError, StateFuture};
+
+    /// A state that can be down.
+    #[derive(Debug)]
+    struct Shaky(Memory, AtomicBool);
+
+    impl StandIn for Shaky {
+        fn store(&self) -> &Memory {
+            &self.0
+        }
+
+        fn instead<'a, T: Send + 'a>(&'a self, _: Asked) -> Option<StateFuture<'a, T>> {
+            let reason = "down".to_owned();
+            let failed = Err(StateError::Unreachable { reason });
+            let is_down = self.1.load(Ordering::Relaxed);
+            is_down.then(|| -> StateFuture<'a, T> { Box::pin(std::future::ready(failed)) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_cannot_be_loaded_is_named_for_another_attempt() {
+        let store = Arc::new(Fronted(Shaky(Memory::new(1 << 20), AtomicBool::default())));
+        let server = replica_of(SharedState::new(
+            Arc::<Fronted<Shaky>>::clone(&store),
+            Duration::from_secs(1),
+        ));
+        let mut subscriber = Subscriber::new(&server, &Arc::new(Principal::new("ada")));
+        let task: Arc<str> = "0".repeat(32).into();
+        let kind = StreamKind::Session;
+        for (is_down, expected) in [(true, Err(Arc::clone(&task))), (false, Ok(None))] {
+            store.0.1.store(is_down, Ordering::Relaxed);
+            subscriber.load_task(Arc::clone(&task), &kind);
+            let found = poll_fn(|cx| subscriber.poll_task(cx, &kind)).await;
+            assert_eq!(found, expected);
+        }
     }
 }

@@ -91,7 +91,8 @@ pub(crate) fn list_tasks(
                 Reply::document(out)
             }
             Err(error) => {
-                tracing::error!(%error, "tasks cannot be listed without the shared state");
+                let failed = "tasks cannot be listed without the shared state";
+                server.streams.report_failure(&error, failed);
                 internal_error(&id)
             }
         }

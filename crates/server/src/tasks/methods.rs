@@ -147,7 +147,8 @@ impl TaskRequest {
             let message = format!("the task goes on, but its state cannot be read now: {error}");
             return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
         }
-        tracing::error!(%error, "a task cannot be read without the shared state");
+        let streams = &self.server.streams;
+        streams.report_failure(error, "a task cannot be read without the shared state");
         state_unavailable(&self.id, "the task cannot be read now; it continues")
     }
 

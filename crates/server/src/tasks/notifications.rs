@@ -46,13 +46,17 @@ pub(crate) async fn task_notice(
     task: &str,
     caller: &Principal,
     subscription: Option<&str>,
-) -> Option<Bytes> {
-    let record = list::find_task(server, task, caller).await.ok()??;
+) -> Result<Option<Bytes>, StateError> {
+    let Some(record) = list::find_task(server, task, caller).await? else {
+        return Ok(None);
+    };
     let dialect = match subscription {
         Some(_) => TaskDialect::Extension,
         None => TaskDialect::Core,
     };
-    let shown = server.tasks.shown(&record, dialect).await.ok()??;
+    let Some(shown) = server.tasks.shown(&record, dialect).await? else {
+        return Ok(None);
+    };
     let (method, meta) = match subscription {
         // The id is JSON text; as a number it may exceed the range of any type here.
         Some(id) => (
@@ -66,8 +70,8 @@ pub(crate) async fn task_notice(
         ),
     };
     let shown = Value::from(shown).to_string();
-    let members = shown.strip_prefix('{')?;
+    let members = shown.strip_prefix('{').unwrap_or_default();
     let message =
         format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{meta},{members}}}"#);
-    Some(message.into())
+    Ok(Some(message.into()))
 }

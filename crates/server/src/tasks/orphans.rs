@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use super::record::{Record, TaskResult};
-use super::store::{LISTED_MAX, Tasks, ttl};
+use super::store::{LISTED_MAX, Tasks};
 use crate::net;
 use crate::server::share::StateKind;
 use crate::state::{Retention, StateError};
@@ -19,8 +20,8 @@ pub(super) struct OrphanSweep {
     known: HashSet<u64>,
     /// Position in the log of replicas.
     at: u64,
-    /// True if this replica is in the log.
-    is_listed: bool,
+    /// Time at which this replica was added to the log, while it runs tasks.
+    listed: Option<Instant>,
     /// Number of skipped checks.
     rested: u32,
 }
@@ -35,6 +36,9 @@ const RUNNERS: Retention = Retention {
 const PAGE: usize = 100;
 /// Time after which another replica may retry an interrupted sweep.
 const SWEEP_LOCK_TTL: Duration = Duration::from_secs(60);
+/// Time after which a replica that still runs tasks adds itself to the log again, because the log expires, and the store can
+/// lose it.
+const LISTING_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// Number of checks to skip while no replica is missing.
 const CHECK_INTERVAL: u32 = 2;
 
@@ -51,8 +55,7 @@ impl Tasks {
         let keep = Retention {
             entries: LISTED_MAX,
             bytes: LISTED_MAX * (record.id.len() + 8),
-            // A task runs for at most its TTL, and its result is kept as long again.
-            life: 2 * ttl(record),
+            life: self.life_of_lists(),
             may_go: false,
         };
         let log = self.tasks_of(self.replica);
@@ -61,10 +64,11 @@ impl Tasks {
             .of(&self.state, share)
             .append(&log, id, keep)
             .await?;
-        if !self.runners().is_listed {
+        let listed = self.runners().listed;
+        if listed.is_none_or(|at| LISTING_INTERVAL <= at.elapsed()) {
             let own = Bytes::from(format!("{:016x}", self.replica));
             self.state.append(&self.all_runners(), own, RUNNERS).await?;
-            self.runners().is_listed = true;
+            self.runners().listed = Some(Instant::now());
         }
         Ok(())
     }
@@ -98,7 +102,9 @@ impl Tasks {
         let looks = CHECK_INTERVAL <= runners.rested || self.liveness.has_missing_peers();
         runners.rested = if looks { 0 } else { runners.rested + 1 };
         // The replica is registered again with its next task.
-        runners.is_listed &= self.has_running();
+        if !self.has_running() {
+            runners.listed = None;
+        }
         looks
     }
 
@@ -188,7 +194,6 @@ impl Tasks {
 #[cfg(test)]
 mod tests {
     use serde_json::Map;
-    use tokio::time::Instant;
 
     use super::super::record::{StoredResult, TaskStatus, now_ms};
     use super::*;
@@ -255,13 +260,32 @@ mod tests {
         }
         assert!(!looks.tasks.runners().known.contains(&gone.tasks.replica));
         // Until it begins something anew.
-        gone.tasks.runners().is_listed = false;
+        gone.tasks.runners().listed = None;
         let again = begin(&gone, '4').await;
         for _ in 0..5 {
             looks.tasks.check_runners().await.expect("a state");
         }
         assert!(looks.tasks.runners().known.contains(&gone.tasks.replica));
         assert_eq!(status(&looks, &again).await, TaskStatus::Running);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_always_runs_tasks_stays_in_the_log() {
+        let state = SharedState::default();
+        let server = replica_of(state.clone());
+        let own = begin(&server, '1').await;
+        let _place = server
+            .tasks
+            .enter(&own.id, ShareKey::NONE)
+            .expect("a place");
+        for _ in 0..30 {
+            tokio::time::advance(LISTING_INTERVAL).await;
+            begin(&server, '2').await;
+        }
+        let starts_later = replica_of(state);
+        starts_later.tasks.read_runners().await.expect("a state");
+        let known = starts_later.tasks.runners().known.clone();
+        assert!(known.contains(&server.tasks.replica));
     }
 
     #[tokio::test]

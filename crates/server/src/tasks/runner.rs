@@ -110,6 +110,7 @@ impl Runner {
     async fn drive<T>(&self, mut call: Abortable<CatchUnwind<T>>) -> StopReason<T> {
         let mut inbox = self.tasks.inbox(&self.record.id);
         let mut deadline = std::pin::pin!(tokio::time::sleep(self.timeout));
+        let _ = self.context.deadline.set(deadline.deadline());
         let mut open = OpenRequests::default();
         loop {
             let event = poll_fn(|cx| {

@@ -144,9 +144,18 @@ pub(crate) fn begin_task(
     }
     let (context, stream_after) = (Arc::clone(&task.context), task.stream_after);
     let runs_on = task.runs_on;
+    let (queue, has_own_wait) = (Arc::clone(&inflight), runs_on && !waits);
     let answer: BoxedCall<Reply> = Box::pin(async move {
         let mut task = task;
-        let held = match turn.wait().await {
+        let held = match has_own_wait {
+            // CAN-01: there is no task yet that `tasks/cancel` could cancel.
+            true => match queue.wait_in_queue(&task.context, turn.wait()).await {
+                Ok(held) => held,
+                Err(reply) => return reply,
+            },
+            false => turn.wait().await,
+        };
+        let held = match held {
             Ok(held) => held,
             Err(refused) => return Reply::limited(Some(&id), refused),
         };
@@ -180,7 +189,8 @@ pub(crate) fn begin_task(
                 Reply::error(&id, &error.with_data(json!({ "setting": setting })))
             }
             Err(StartError::State(error)) => {
-                tracing::error!(%error, "a task cannot be created without the shared state");
+                let failed = "a task cannot be created without the shared state";
+                server.streams.report_failure(&error, failed);
                 state_unavailable(&id, "no task can begin now")
             }
         }
@@ -316,6 +326,7 @@ async fn run_until_task(task: &mut TaskCall) -> Option<CallOutcome<Result<Output
         ..
     } = task;
     let mut deadline = std::pin::pin!(tokio::time::sleep(options.timeout));
+    let _ = context.deadline.set(deadline.deadline());
     std::future::poll_fn(|cx| {
         if let Poll::Ready(outcome) = Pin::new(&mut *call).poll(cx) {
             return Poll::Ready(Some(running_call::finish_replay(outcome, context)));

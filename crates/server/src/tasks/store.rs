@@ -150,8 +150,7 @@ impl Tasks {
         let keep = Retention {
             entries: LISTED_MAX,
             bytes: LISTED_MAX * (ID_LEN + 8),
-            // A task runs for at most its TTL, and its result is kept as long again.
-            life: 2 * ttl(record),
+            life: self.life_of_lists(),
             may_go: false,
         };
         let log = self.list_of(&record.owner);
@@ -190,6 +189,12 @@ impl Tasks {
                 return Ok((found, Some(at)));
             }
         }
+    }
+
+    /// Time to live of lists of tasks after their last entry. It depends on no single task: a short one must not end the list
+    /// of longer ones. A task runs for at most its TTL, and its result is kept as long again.
+    pub(super) fn life_of_lists(&self) -> Duration {
+        2 * Duration::from_secs(self.config.ttl_seconds).max(TTL_MIN)
     }
 
     fn list_of(&self, owner: &str) -> String {
@@ -322,8 +327,10 @@ fn written(record: &Record) -> Bytes {
 
 /// Time to live of a record, from its last change.
 pub(super) fn ttl(record: &Record) -> Duration {
-    Duration::from_millis(record.ttl_ms.max(1000))
+    Duration::from_millis(record.ttl_ms).max(TTL_MIN)
 }
+
+const TTL_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -376,6 +383,25 @@ mod tests {
         assert_eq!(found, [last.id]);
         // Two full pages of forgotten tasks, and one with the last entry.
         assert_eq!(pages, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_task_does_not_end_the_list_of_a_longer_one() {
+        let server = replica_of(SharedState::default());
+        let tasks = &server.tasks;
+        let long = record("0".repeat(ID_LEN));
+        let short = Record {
+            ttl_ms: 500,
+            ..record("1".repeat(ID_LEN))
+        };
+        for one in [&long, &short] {
+            tasks.enlist(one, None).await.expect("a state");
+            tasks.create(one, None).await.expect("a state");
+        }
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let (listed, _) = tasks.list("ada", 0, 10).await.expect("a state");
+        let listed: Vec<_> = listed.into_iter().map(|record| record.id).collect();
+        assert_eq!(listed, [long.id]);
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
 use super::workload::Workload;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, BulkheadConfig, EgressConfig, FetchedResponse, OutgoingRequest};
-use crate::source::api_client::{ApiClient, ApiClientError, ApiClientParts, RequestOptions};
+use crate::source::api_client::{ApiClient, ApiClientError, ClientSettings, RequestOptions};
 use crate::source::client_tls::ClientTlsConfig;
 use crate::source::credentials::AuthConfig;
 use crate::source::limits::RequestLimits;
@@ -184,16 +184,16 @@ impl S3 {
             redirects: 0,
             bulkhead: config.bulkhead.clone(),
         };
-        let client = ApiClient::new(ApiClientParts {
-            name: "artifacts",
-            bases: std::slice::from_ref(&base),
-            egress: &EgressConfig::default(),
-            tls: &ClientTlsConfig::default(),
-            auth: &AuthConfig::default(),
-            limits: &limits,
-            parts: &SourceParts::default(),
-        })
-        .map_err(|(_, problem)| ("endpoint", problem))?;
+        let settings = ClientSettings {
+            name: "artifacts".into(),
+            bases: [base.clone()].into(),
+            egress: EgressConfig::default(),
+            tls: ClientTlsConfig::default(),
+            auth: AuthConfig::default(),
+            limits,
+        };
+        let client = ApiClient::new(&settings, &SourceParts::default())
+            .map_err(|(_, problem)| ("endpoint", problem))?;
         Ok(Self {
             base,
             prefix: prefix.clone(),

@@ -236,8 +236,11 @@ fn clear(folder: &Path, now: SystemTime) -> io::Result<u64> {
         let file = entry.path();
         let found = entry.metadata();
         let stays = match file.extension().and_then(|extension| extension.to_str()) {
-            // An unreadable file is useless, so it counts as expired.
-            Some("artifact") => head(&file).is_ok_and(|(expires, _)| now < expires),
+            Some("artifact") => match head(&file) {
+                Ok((expires, _)) => now < expires,
+                // Other errors may pass, such as a lack of file descriptors.
+                Err(error) => error.kind() != io::ErrorKind::InvalidData,
+            },
             Some("tmp") => found
                 .as_ref()
                 .is_ok_and(|found| is_being_written(found, now)),
@@ -402,6 +405,19 @@ mod tests {
         let later = now + WRITING + Duration::from_secs(1);
         store.put("a", artifact(200), later).await.expect("kept");
         assert_eq!(names(folder.path()), ["a.artifact"]);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_file_that_cannot_be_opened_is_not_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = FolderStore::open(folder.path(), 1000).expect("opened");
+        let looped = folder.path().join("a.artifact");
+        std::os::unix::fs::symlink("a.artifact", &looped).expect("linked");
+        std::fs::write(folder.path().join("b.artifact"), "no header").expect("written");
+        let now = SystemTime::now();
+        store.put("c", artifact(10), now).await.expect("kept");
+        assert_eq!(names(folder.path()), ["a.artifact", "c.artifact"]);
     }
 
     #[tokio::test]

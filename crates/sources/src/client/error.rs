@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use url::Url;
+
 use super::RpcError;
 use crate::net::FetchError;
 
@@ -36,6 +38,12 @@ pub enum ClientError {
         status: u16,
         /// Beginning of the response body.
         said: String,
+    },
+    /// The server redirects to another URL.
+    #[error("it redirects to {}; if that is the server, use that URL", without_query(.to))]
+    Redirected {
+        /// The URL to use.
+        to: Url,
     },
     /// No credentials are available for the server.
     #[error("{0}")]
@@ -81,6 +89,14 @@ pub enum ClientError {
     Protocol(String),
 }
 
+/// Returns a URL without its query, which can contain secrets.
+fn without_query(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string()
+}
+
 fn of_what(said: &str) -> String {
     if said.is_empty() {
         String::new()
@@ -97,6 +113,7 @@ impl ClientError {
             | Self::Start { .. }
             | Self::SessionEnded
             | Self::RevisionRefused { .. }
+            | Self::Redirected { .. }
             | Self::Credentials(_)
             | Self::CallerCredentials(_)
             | Self::LoginNeeded { .. }
@@ -115,6 +132,15 @@ impl ClientError {
     /// error.
     pub(super) fn is_refusal(&self) -> bool {
         !self.may_have_happened() || matches!(self, Self::Status { .. })
+    }
+
+    /// Returns the HTTP error status of the response, if it has one.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Rpc(error) => error.status,
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
     }
 
     /// Returns true if no connection to the server came about, for whichever caller.

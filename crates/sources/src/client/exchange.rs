@@ -49,6 +49,7 @@ impl Client {
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
         if self.revision.has_sessions() {
+            self.request_logs(listener.as_ref()).await;
             return self.exchange(method, params, listener, limit).await;
         }
         let result = self
@@ -197,6 +198,17 @@ impl Client {
         match answered {
             Err(ClientError::RevisionRefused { said }) => {
                 Err(Box::pin(self.has_left_era(method, said)).await)
+            }
+            Err(error) if error.status() == Some(400) && method != "initialize" => {
+                let is_lost = match &self.link {
+                    Link::Http(link) => Box::pin(link.has_lost_session(&self.shared)).await,
+                    Link::Stdio(_) | Link::Legacy(_) => false,
+                };
+                Err(if is_lost {
+                    ClientError::SessionEnded
+                } else {
+                    error
+                })
             }
             answered => answered,
         }

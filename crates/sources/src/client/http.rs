@@ -35,7 +35,7 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// Maximum number of resumptions of a broken stream without a new event.
 const RESUMPTIONS: usize = 5;
 const RESUMPTION_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Time after which the `GET` stream is opened again if nothing arrives, because its connection may be lost.
+/// Time after which a stream counts as broken if nothing arrives, because its connection may be lost.
 const QUIET_MAX: Duration = Duration::from_secs(1800);
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -189,15 +189,14 @@ impl Link {
         headers
     }
 
-    async fn take(
-        self: &Arc<Self>,
-        answer: StreamingResponse,
-        id: Option<u64>,
-        shared: &Arc<Shared>,
+    /// Returns the error for a response that asks for other credentials.
+    async fn check_access(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
     ) -> Result<(), ClientError> {
-        let status = answer.status;
         if status == StatusCode::UNAUTHORIZED {
-            let challenge = answer.headers.get(WWW_AUTHENTICATE);
+            let challenge = headers.get(WWW_AUTHENTICATE);
             return Err(ClientError::Unauthorized {
                 challenge: challenge
                     .map(|value| beginning(value.as_bytes()))
@@ -205,12 +204,28 @@ impl Link {
             });
         }
         if status == StatusCode::FORBIDDEN
-            && let Some(scope) = insufficient_scope(&answer.headers)
+            && let Some(scope) = insufficient_scope(headers)
         {
             self.client.lacks(&scope).await;
             return Err(ClientError::InsufficientScope {
                 scope: beginning(scope.as_bytes()),
             });
+        }
+        Ok(())
+    }
+
+    async fn take(
+        self: &Arc<Self>,
+        answer: StreamingResponse,
+        id: Option<u64>,
+        shared: &Arc<Shared>,
+    ) -> Result<(), ClientError> {
+        let status = answer.status;
+        self.check_access(status, &answer.headers).await?;
+        if status.is_redirection()
+            && let Ok(Some(to)) = answer.redirect()
+        {
+            return Err(ClientError::Redirected { to });
         }
         let kind = answer
             .headers
@@ -254,6 +269,13 @@ impl Link {
                 }
                 answered |= matches!(message, Incoming::Answer { .. });
                 shared.take(message, id, || self.sender(shared));
+            }
+            // Only a stream can bring the response later.
+            if id.is_some_and(|id| shared.waits_for(id)) && (answered || status.is_success()) {
+                return Err(ClientError::Protocol(format!(
+                    "it responded to a request with a message that is not the response: {}",
+                    beginning(&read.body)
+                )));
             }
             if answered || status.is_success() {
                 return Ok(());
@@ -430,12 +452,9 @@ impl Link {
 }
 
 /// Returns true if a stream may send nothing for longer than the idle deadline: while a client request of its request
-/// is open and, if it is not that of a request, for a long time.
+/// is open, and otherwise for a long time. Requests have timeouts of their own, and subscriptions can be quiet.
 fn may_be_quiet(about: Option<u64>, heard: Instant, shared: &Shared) -> bool {
-    match about {
-        Some(_) => shared.is_asking(about),
-        None => heard.elapsed() < QUIET_MAX,
-    }
+    heard.elapsed() < QUIET_MAX || about.is_some() && shared.is_asking(about)
 }
 
 fn refused_by_era(said: ClientError) -> ClientError {
@@ -459,4 +478,22 @@ fn mirrored(name: &str) -> HeaderValue {
         )
     };
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_may_be_quiet_for_a_long_time() {
+        let shared = Shared::new(None);
+        let heard = Instant::now();
+        for about in [None, Some(1)] {
+            assert!(may_be_quiet(about, heard, &shared));
+        }
+        tokio::time::advance(QUIET_MAX).await;
+        for about in [None, Some(1)] {
+            assert!(!may_be_quiet(about, heard, &shared));
+        }
+    }
 }

@@ -49,10 +49,10 @@ impl Link {
         let kind = answer.headers.get(CONTENT_TYPE);
         let streams = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         if !answer.status.is_success() || !streams {
-            return Err(ClientError::Protocol(format!(
-                "no stream (HTTP {})",
-                answer.status
-            )));
+            return Err(ClientError::Status {
+                status: answer.status.as_u16(),
+                said: "no event stream".to_owned(),
+            });
         }
         let mut stream = Stream {
             answer: answer.max_body(usize::MAX),
@@ -64,9 +64,7 @@ impl Link {
                 Some(event) if event.kind == "endpoint" => break event.data,
                 Some(_) => {}
                 None => {
-                    return Err(ClientError::Protocol(
-                        "its stream names no endpoint".to_owned(),
-                    ));
+                    return Err(ClientError::Gone("its stream names no endpoint".to_owned()));
                 }
             }
         };
@@ -75,7 +73,11 @@ impl Link {
             .ok()
             .filter(|posts_to| posts_to.origin() == url.origin())
             .ok_or_else(|| {
-                ClientError::Protocol("its stream names an endpoint that is not its own".to_owned())
+                ClientError::Protocol(format!(
+                    "its event stream (HTTP+SSE) names the endpoint {:?}, which has another origin than its URL; use the \
+                     host and port that the server itself uses",
+                    beginning(endpoint.as_bytes())
+                ))
             })?;
         let poster = Poster {
             client,
@@ -176,15 +178,25 @@ impl Stream {
 
 async fn read(mut stream: Stream, poster: Poster, shared: Arc<Shared>) {
     let send = poster.sender();
+    let mut is_pinged = false;
     let why = loop {
         match stream.next().await {
             Ok(Some(event)) => {
+                is_pinged = false;
                 for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
                     shared.take(message, None, || Arc::clone(&send));
                 }
             }
             // Users take their time.
             Err(ClientError::Http(FetchError::Timeout { .. })) if shared.is_asking(None) => {}
+            // Many servers send nothing while no request is in progress. The response shows that the stream still works.
+            Err(ClientError::Http(FetchError::Timeout { .. })) if !is_pinged => {
+                is_pinged = true;
+                if let Ok(expected) = shared.expect(None) {
+                    let ping = wire::request(expected.id, "ping", &wire::Params::new());
+                    net::spawn(send(ping.into()));
+                }
+            }
             Ok(None) => break ClientError::Gone("its stream has ended".to_owned()),
             Err(error) => break ClientError::Gone(error.to_string()),
         }

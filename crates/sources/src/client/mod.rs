@@ -16,6 +16,7 @@ mod http;
 mod legacy;
 mod lifecycle;
 mod listener;
+mod logs;
 mod pages;
 mod shared;
 mod stdio;
@@ -157,6 +158,7 @@ pub struct Client {
     /// Members of each request's `_meta` that describe the client, in 2026-07-28.
     introduction: String,
     background: Vec<AbortHandle>,
+    logs: logs::RequestedLevel,
     /// Subscribed resources.
     watching: tokio::sync::Mutex<watch::Subscriptions>,
 }
@@ -180,6 +182,8 @@ const PROGRAM_PROBE: Duration = Duration::from_secs(3);
 const OPENS: Duration = Duration::from_millis(300);
 /// Maximum number of `server/discover` requests to a server that rejects a version which it lists as supported.
 const PROBES_MAX: usize = 2;
+/// Maximum number of redirects of one connection.
+const REDIRECTS_MAX: usize = 3;
 /// Maximum number of rounds of client requests in one request.
 const ROUNDS_MAX: usize = 20;
 

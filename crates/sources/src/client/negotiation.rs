@@ -20,8 +20,8 @@ use super::wire;
 use super::wire::Params;
 use super::wire::RequestMeta;
 use super::{
-    Client, DISCOVER, Initialized, Link, OPENS, Options, PROBES_MAX, PROGRAM_PROBE, ServerInfo,
-    TIMEOUT_MAX, Target,
+    Client, DISCOVER, Initialized, Link, OPENS, Options, PROBES_MAX, PROGRAM_PROBE, REDIRECTS_MAX,
+    ServerInfo, TIMEOUT_MAX, Target,
 };
 use crate::net::{self};
 use crate::protocol::{Implementation, Revision};
@@ -37,9 +37,26 @@ impl Client {
             *limit = (*limit).min(TIMEOUT_MAX);
         }
         let limit = options.connect_timeout;
-        timeout(limit, Self::open(&target, options))
+        timeout(limit, Self::open_redirected(target, options))
             .await
             .unwrap_or(Err(ClientError::Timeout(limit)))
+    }
+
+    /// Connects, and follows redirects within the origin of the URL, such as those that add a slash to its path.
+    async fn open_redirected(mut target: Target, options: Options) -> Result<Self, ClientError> {
+        let mut left = REDIRECTS_MAX;
+        loop {
+            let opened = Self::open(&target, options.clone()).await;
+            match (&mut target, opened) {
+                (Target::Url { url, .. }, Err(ClientError::Redirected { to }))
+                    if 0 < left && url.origin() == to.origin() =>
+                {
+                    left -= 1;
+                    *url = to;
+                }
+                (_, opened) => return opened,
+            }
+        }
     }
 
     async fn open(target: &Target, options: Options) -> Result<Self, ClientError> {
@@ -110,6 +127,7 @@ impl Client {
             options,
             introduction: String::new(),
             background: Vec::new(),
+            logs: super::logs::RequestedLevel::default(),
             watching: tokio::sync::Mutex::default(),
         })
     }
@@ -273,6 +291,8 @@ impl Client {
         }
         match self.link_by_http_sse(target).await {
             Ok(true) => {}
+            // It has such a stream, and the problem is there.
+            Err(error @ ClientError::Protocol(_)) => return Err(error),
             Ok(false) | Err(_) => return Err(error),
         }
         self.initialize(deadline).await?;
@@ -351,6 +371,9 @@ impl Client {
                 ClientError::Protocol(format!("it speaks revision {:?}", result.protocol_version))
             })?;
         self.revision = revision;
+        if result.capabilities.contains_key("logging") {
+            self.logs.is_supported();
+        }
         self.server.store(Arc::new(ServerInfo {
             revision,
             implementation: result.server_info,

@@ -83,7 +83,8 @@ impl ListBudget {
                 serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
             entries.push(entry);
         }
-        let next = parts.next.filter(|next| *next != "null");
+        // Some servers end a list with an empty cursor.
+        let next = parts.next.filter(|next| !matches!(*next, "null" | "\"\""));
         let next = next.map(|next| RawValue::from_string(next.to_owned()));
         next.transpose()
             .map_err(|error| unreadable(error.to_string()))
@@ -210,8 +211,10 @@ mod tests {
             let refused = take(&mut budget, &page).expect_err("refused");
             assert!(refused.contains(problem), "{refused}");
         }
-        let last = json!({"tools": [], "nextCursor": null});
-        assert_eq!(take(&mut budget, &last), Ok((Vec::new(), None)));
+        for end in [Value::Null, "".into()] {
+            let last = json!({"tools": [], "nextCursor": end});
+            assert_eq!(take(&mut budget, &last), Ok((Vec::new(), None)));
+        }
     }
 
     #[test]

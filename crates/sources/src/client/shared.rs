@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::asked_time::AskedTime;
@@ -20,11 +20,15 @@ use super::listener::{Events, Listener, METHOD_NOT_FOUND};
 use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
 use crate::net;
+use crate::protocol::whole;
 
 const PING: &str = "ping";
 const INTERNAL_ERROR: i64 = -32603;
 /// Maximum number of open client requests of one connection.
 const QUESTIONS_MAX: usize = 64;
+/// Maximum number of responses to client requests that are pending or not sent yet. A server that does not read them
+/// gets no further ones.
+const REPLIES_MAX: usize = 256;
 
 pub(super) type Answered = Result<Box<RawValue>, ClientError>;
 
@@ -32,7 +36,8 @@ pub(super) struct Shared {
     next: AtomicU64,
     state: Mutex<State>,
     events: Option<Arc<dyn Events>>,
-    questions: tokio::sync::Semaphore,
+    questions: Semaphore,
+    replies: Arc<Semaphore>,
     /// Notified when the server has acknowledged a subscription.
     acknowledged: Notify,
     /// True if a message was withheld that a new connection would deliver.
@@ -74,7 +79,8 @@ impl Shared {
             next: AtomicU64::new(1),
             state: Mutex::default(),
             events,
-            questions: tokio::sync::Semaphore::new(QUESTIONS_MAX),
+            questions: Semaphore::new(QUESTIONS_MAX),
+            replies: Arc::new(Semaphore::new(REPLIES_MAX)),
             acknowledged: Notify::new(),
             hindered: AtomicBool::new(false),
         }
@@ -263,7 +269,7 @@ impl Shared {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Progress {
-            progress_token: Value,
+            progress_token: Box<RawValue>,
             progress: f64,
             total: Option<f64>,
             message: Option<String>,
@@ -286,8 +292,7 @@ impl Shared {
                 let Ok(progress) = serde_json::from_str::<Progress>(params) else {
                     return;
                 };
-                let token = progress.progress_token;
-                let id = token.as_u64().or_else(|| token.as_str()?.parse().ok());
+                let id = whole(progress.progress_token.get().trim_matches('"'));
                 if let Some(listener) = id.and_then(|id| self.listener(id)) {
                     listener.progress(
                         progress.progress,
@@ -335,6 +340,13 @@ impl Shared {
         about: Option<u64>,
         send: Send1,
     ) {
+        let Ok(reply) = Arc::clone(&self.replies).try_acquire_owned() else {
+            tracing::debug!(
+                method = method.as_str(),
+                "a client request is ignored: too many responses are not sent yet"
+            );
+            return;
+        };
         let (open, over) = oneshot::channel::<()>();
         let found = {
             let mut state = self.state();
@@ -352,6 +364,7 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         net::spawn(async move {
+            let _reply = reply;
             let outcome = match (method.as_str(), found) {
                 (PING, _) => Ok(json!({})),
                 (_, Ok((about, listener))) => {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::error::beginning;
 use crate::catalog::HeaderParameter;
+use crate::protocol::whole;
 
 /// Parameters of a request: members in insertion order, and `_meta`.
 ///
@@ -320,9 +321,9 @@ fn rpc_error(error: &RawValue) -> RpcError {
 /// JSON-RPC code for an internal error.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// Parses an ID of this client. IDs are numbers, but some servers return them as strings.
+/// Parses an ID of this client. IDs are numbers, but some servers return them as strings, or with a fraction.
 fn own_id(id: &RawValue) -> Option<u64> {
-    id.get().trim_matches('"').parse().ok()
+    whole(id.get().trim_matches('"'))
 }
 
 pub(super) fn request(id: u64, method: &str, params: &Params) -> Vec<u8> {
@@ -466,6 +467,14 @@ mod tests {
                 panic!("{wrong}");
             };
             assert!(error.message.contains(problem), "{wrong}: {error}");
+        }
+        for written in ["3", "3.0", "\"3\""] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{written},"result":{{}}}}"#);
+            let answer = super::read(text.as_bytes()).map(|mut all| all.remove(0));
+            assert!(
+                matches!(answer, Ok(Incoming::Answer { id: Some(3), .. })),
+                "{written}"
+            );
         }
         let latin = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xe9\"}";
         assert!(super::read(latin).is_ok());

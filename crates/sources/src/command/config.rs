@@ -49,6 +49,19 @@ pub struct CommandSourceConfig {
     pub tools: Vec<CommandToolConfig>,
 }
 
+impl CommandSourceConfig {
+    /// Returns the settings that concern one of the tools.
+    pub(super) fn with_tool_alone(&self, tool: &CommandToolConfig) -> Self {
+        Self {
+            directory: self.directory.clone(),
+            environment: self.environment.clone(),
+            inherit: self.inherit.clone(),
+            limits: self.limits.clone(),
+            tools: vec![tool.clone()],
+        }
+    }
+}
+
 /// Resource limits of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -17,13 +17,15 @@ pub use discover::{Discovery, discover};
 
 use self::line::Line;
 use self::run::{Program, RunError, RunResult};
-use super::argument::{fill_in, input_schema, names};
+use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
 use super::kind::SourceKind;
 use super::limits::GRACE;
 use super::output_contract::{Mismatches, OutputContract};
+use super::parts::SourceParts;
 use super::response;
+use super::reuse::BulkheadUser;
 use super::template::{self, EscapeContext, Template, TemplateError};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::net::Bulkhead;
@@ -60,7 +62,7 @@ impl SourceKind for CommandSourceConfig {
 fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
     let prefix = collector.prefix("");
     for (position, tool) in command.tools.iter().enumerate() {
-        match CommandTool::new(command, tool, &prefix) {
+        match CommandTool::new(command, tool, &prefix, &collector.parts) {
             Ok(tool) => {
                 let name = &tool.definition.name;
                 let gauge = ClientStatsHandle::of_bulkhead(name, "command", &tool.plan.bulkhead);
@@ -86,6 +88,7 @@ impl CommandTool {
         source: &CommandSourceConfig,
         config: &CommandToolConfig,
         prefix: &str,
+        parts: &SourceParts,
     ) -> Result<Self, String> {
         let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
         let names = names(&schema);
@@ -118,7 +121,7 @@ impl CommandTool {
         if let Some(description) = &config.description {
             definition = definition.description(description);
         }
-        let mismatches = Mismatches::default();
+        let mismatches = parts.reuse.mismatches("command", &name);
         let promise = config
             .output_schema
             .as_ref()
@@ -129,6 +132,9 @@ impl CommandTool {
         if let Some(schema) = &config.output_schema {
             definition = definition.output_schema(schema.clone());
         }
+        let user = BulkheadUser::Command(name.clone(), Box::new(source.with_tool_alone(config)));
+        let bulkhead = || Bulkhead::new(name, &limits.bulkhead());
+        let bulkhead = parts.reuse.bulkhead(user, bulkhead);
         Ok(Self {
             definition,
             plan: Arc::new(Plan {
@@ -138,7 +144,7 @@ impl CommandTool {
                 stdin: stdin
                     .transpose()
                     .map_err(|problem| format!("stdin: {problem}"))?,
-                bulkhead: Arc::new(Bulkhead::new(name, &limits.bulkhead())),
+                bulkhead,
                 output: config.output,
                 media_type: config.media_type.clone(),
                 ok: config.ok.clone(),
@@ -170,7 +176,7 @@ impl Tool for CommandTool {
 
 impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let mut arguments = arguments.to_map()?;
+        let mut arguments = tree(arguments)?;
         fill_in(&mut arguments, &self.schema);
         let values = template::context(&arguments, context.principal());
         let line = self.line.fill(&values);
@@ -211,7 +217,7 @@ impl Plan {
                 String::from_utf8_lossy(&ended.stdout).into_owned(),
             )),
             CommandOutput::Json => response::document(&ended.stdout)
-                .unwrap_or_else(|| Err(ToolError::new("the command did not write JSON"))),
+                .ok_or_else(|| ToolError::new("the command did not write JSON")),
             CommandOutput::Binary => {
                 let media_type = self.media_type.as_deref().unwrap_or_default();
                 let content = response::binary(&ended.stdout, media_type, "command:output");

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use http::header::LINK;
 use minijinja::Value as Context;
-use serde_json::{Map, Value, json};
+use minijinja::value::Serde;
+use serde_json::{Map, Value};
 use url::Url;
 
 use super::config::{PagesConfig, ReadAs, ResponseConfig};
@@ -97,16 +98,15 @@ impl Response {
             return Ok(Output::text(text.map_err(|problem| broken(&problem))?));
         }
         if let Some(pointer) = &self.pointer {
-            let value = self.json(answer).ok_or_else(no_json)?;
-            let part = value
-                .pointer(pointer)
+            let json = self.json(answer).ok_or_else(no_json)?;
+            let part = response::part(json, pointer)
                 .ok_or_else(|| ToolError::new(format!("the response has no value at {pointer}")))?;
-            return response::structured(part);
+            return response::document(part.as_bytes()).ok_or_else(no_json);
         }
         let media_type = response::media_type(&answer.headers);
         match self.read_as {
             ReadAs::Auto => response::output(answer),
-            ReadAs::Json => response::document(&answer.body).ok_or_else(no_json)?,
+            ReadAs::Json => response::document(&answer.body).ok_or_else(no_json),
             ReadAs::Text => Ok(Output::text(response::text(&answer.headers, &answer.body))),
             ReadAs::Binary => {
                 let content = response::binary(&answer.body, &media_type, answer.url.as_str());
@@ -115,13 +115,14 @@ impl Response {
         }
     }
 
-    /// Converts the items of several pages to a result, which says if there are more pages than were read.
-    pub(super) fn list(items: &[Value], is_truncated: bool) -> Result<Output, ToolError> {
-        let mut list = json!({ "items": items });
-        if is_truncated {
-            list["truncated"] = true.into();
-        }
-        response::structured(&list)
+    /// Converts the items of several pages, as JSON, to a result, which says if there are more pages than were read.
+    pub(super) fn list(items: &[String], is_truncated: bool) -> Output {
+        let truncated = if is_truncated {
+            r#","truncated":true"#
+        } else {
+            ""
+        };
+        response::object(format!(r#"{{"items":[{}]{truncated}}}"#, items.join(",")))
     }
 
     fn error_for(&self, status: StatusCode) -> Option<&Template> {
@@ -131,11 +132,12 @@ impl Response {
             .or_else(|| self.errors.get(&class))
     }
 
-    /// Parses the body, if it is JSON or configured as JSON.
-    pub(super) fn json(&self, answer: &FetchedResponse) -> Option<Value> {
-        match self.read_as {
-            ReadAs::Json => response::parsed(&answer.body),
-            _ => response::json(answer),
+    /// Returns the text of the body, if it is JSON or configured as JSON.
+    pub(super) fn json<'a>(&self, answer: &'a FetchedResponse) -> Option<&'a str> {
+        let is_json = || response::is_json(&response::media_type(&answer.headers));
+        match self.read_as == ReadAs::Json || is_json() {
+            true => response::json_text(&answer.body),
+            false => None,
         }
     }
 
@@ -151,10 +153,11 @@ impl Response {
             .iter()
             .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.into())))
             .collect();
-        let body = self.json(answer).unwrap_or_else(|| text.clone().into());
+        let body = self.json(answer).and_then(template::exact_value);
+        let body = body.unwrap_or_else(|| text.as_str().into());
         let of_answer = [
             answer.status.as_u16().into(),
-            headers.into(),
+            Context::from(Serde(headers)),
             body,
             text.into(),
         ];
@@ -223,19 +226,17 @@ impl Pages {
     pub(super) fn take(
         &self,
         answer: &FetchedResponse,
-        body: Option<Value>,
+        body: Option<&str>,
         first: &Url,
-        items: &mut Vec<Value>,
+        items: &mut Vec<String>,
     ) -> Result<Option<Url>, ToolError> {
-        let value = body.ok_or_else(no_json)?;
-        match value.pointer(&self.0.items) {
-            Some(Value::Array(page)) => items.extend(page.iter().cloned()),
-            _ => {
-                return Err(ToolError::new(format!(
-                    "the response has no list at {:?}",
-                    self.0.items
-                )));
-            }
+        let json = body.ok_or_else(no_json)?;
+        let page = response::part(json, &self.0.items).and_then(response::items);
+        let page = page.ok_or_else(|| {
+            ToolError::new(format!("the response has no list at {:?}", self.0.items))
+        })?;
+        for item in page {
+            items.push(response::compacted(item).ok_or_else(no_json)?);
         }
         let Some(pointer) = &self.0.next else {
             let links = answer.headers.get_all(LINK).iter();
@@ -244,9 +245,10 @@ impl Pages {
                 .find_map(next_link);
             return next.map(|url| self.join(answer, first, url)).transpose();
         };
-        let next = match value.pointer(pointer) {
-            Some(Value::String(text)) if !text.is_empty() => text.clone(),
-            Some(Value::Number(number)) => number.to_string(),
+        let next = response::part(json, pointer).unwrap_or_default();
+        let next = match serde_json::from_str(next) {
+            Ok(Value::String(text)) if !text.is_empty() => text,
+            Ok(Value::Number(_)) => next.to_owned(),
             _ => return Ok(None),
         };
         let Some(parameter) = &self.0.query else {

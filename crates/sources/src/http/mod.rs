@@ -2,6 +2,7 @@
 
 mod answer;
 mod config;
+mod headers;
 mod request;
 
 use std::fmt;
@@ -16,8 +17,8 @@ pub use config::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, Response
 use self::answer::{Pages, Response, check_response_of_pages};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
-use super::api_client::{ApiClient, ApiClientParts, CallRef, RequestOptions, is_safe};
-use super::argument::{fill_in, input_schema, names};
+use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions, is_safe};
+use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
 use super::credentials::AuthConfig;
@@ -85,23 +86,23 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     };
     bases.extend(http.tools.iter().filter_map(|tool| own(tool)?.ok()));
     let source = collector.source.clone();
-    let client = ApiClient::new(ApiClientParts {
-        name: &source,
-        bases: &bases,
-        egress: &http.egress,
-        tls: &http.tls,
-        auth: &http.auth,
-        limits: &http.limits,
-        parts: &collector.parts,
-    });
+    let settings = ClientSettings {
+        name: source.as_str().into(),
+        bases: bases.into(),
+        egress: http.egress.clone(),
+        tls: http.tls.clone(),
+        auth: http.auth.clone(),
+        limits: http.limits.clone(),
+    };
+    let client = ApiClient::of_source(settings, &collector.parts);
     let client = match client {
-        Ok(client) => Arc::new(client),
+        Ok(client) => client,
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
-    let mismatches = Mismatches::default();
+    let mismatches = collector.parts.reuse.mismatches("http", &source);
     let gauge = ClientStatsHandle::of_client(&source, "http", &client).with_mismatches(&mismatches);
     collector.count(gauge);
-    if let Err(problem) = request::check_shared(http) {
+    if let Err(problem) = headers::check_shared(http) {
         return collector.refuse("http", problem);
     }
     let has_credentials = http.auth.is_some() || names_authorization(http.headers.keys());
@@ -251,7 +252,7 @@ impl Tool for HttpTool {
 
 impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let mut arguments = arguments.to_map()?;
+        let mut arguments = tree(arguments)?;
         fill_in(&mut arguments, &self.schema);
         let values = template::context(&arguments, context.principal());
         let mut request = self
@@ -287,7 +288,7 @@ impl Plan {
             is_truncated = page == pages.max();
             context.progress(f64::from(page), None, "page read").await;
         }
-        Response::list(&items, is_truncated)
+        Ok(Response::list(&items, is_truncated))
     }
 
     /// Sends a request. An assertion that the API echoes is redacted.

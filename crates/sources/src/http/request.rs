@@ -1,13 +1,15 @@
 //! Construction of a request from its description and a call's arguments.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use minijinja::Value as Context;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::config::{HttpSourceConfig, HttpToolConfig};
+use super::headers::{fixed_headers, forwarded, header_name};
 use crate::net::OutgoingRequest;
 use crate::source::response::{essence, is_json};
 use crate::source::template::{EscapeContext, Template, TemplateError, check_braces};
@@ -34,6 +36,8 @@ enum Body {
     Json(Tree),
     Form(Vec<(String, Slot)>),
     Text(HeaderValue, Template),
+    /// JSON as text, with placeholders.
+    JsonText(HeaderValue, Template),
 }
 
 /// A value, or several, of a query, a header or a form.
@@ -51,19 +55,6 @@ enum Tree {
     List(Vec<Tree>),
     Object(Vec<(String, Tree)>),
 }
-
-/// Headers that belong to the caller and its connection and are never forwarded.
-const NOT_FORWARDED: [&str; 9] = [
-    "authorization",
-    "cookie",
-    "proxy-authorization",
-    "mcp-session-id",
-    "x-api-key",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-user",
-    "forwarded",
-];
 
 /// Parses a base URL: a scheme, a host and optionally a path.
 pub(crate) fn parse_base(text: &str) -> Result<Url, String> {
@@ -131,12 +122,6 @@ pub(super) fn own_base(url: &str) -> Option<Url> {
     format!("{scheme}://{host}/").parse().ok()
 }
 
-/// Checks the settings that all tools of a source share.
-pub(super) fn check_shared(http: &HttpSourceConfig) -> Result<(), String> {
-    fixed_headers(http)?;
-    forwarded(http).map(drop)
-}
-
 impl RequestPlan {
     pub(super) fn new(
         http: &HttpSourceConfig,
@@ -174,6 +159,11 @@ impl RequestPlan {
         for (name, slot) in slots(&config.headers, "headers")? {
             headers.push((header_name(&name)?, slot));
         }
+        let fixed_headers = match authenticated {
+            true => fixed_headers(http)?,
+            false => HeaderMap::new(),
+        };
+        check_encoding(config, &fixed_headers)?;
         Ok(Self {
             path: template(path, EscapeContext::Path)?,
             text_query: query
@@ -181,10 +171,7 @@ impl RequestPlan {
                 .transpose()?,
             query: slots(&config.query, "query")?,
             headers,
-            fixed_headers: match authenticated {
-                true => fixed_headers(http)?,
-                false => HeaderMap::new(),
-            },
+            fixed_headers,
             forwarded: match authenticated {
                 true => forwarded(http)?,
                 false => Vec::new(),
@@ -333,16 +320,38 @@ fn body(
             .unwrap_or("text/plain; charset=utf-8");
         let value = HeaderValue::from_str(kind)
             .map_err(|_| format!("content_type: {kind:?} cannot be sent"))?;
-        let place = if is_json(&essence(kind)) {
-            EscapeContext::Json
-        } else {
-            EscapeContext::Text
-        };
-        let template =
-            Template::new(text, place, names).map_err(|problem| format!("body: {problem}"))?;
-        return Ok(Body::Text(value, template));
+        let read =
+            |place| Template::new(text, place, names).map_err(|problem| format!("body: {problem}"));
+        return Ok(match is_json(&essence(kind)) {
+            true if text.contains("{{") => Body::JsonText(value, read(EscapeContext::Json)?),
+            true => Body::Text(value, read(EscapeContext::Json)?),
+            false => Body::Text(value, read(EscapeContext::Text)?),
+        });
     }
     Ok(Body::Form(form))
+}
+
+/// Rejects a body that is sent as JSON by a header and in which values are not inserted as JSON.
+fn check_encoding(config: &HttpToolConfig, fixed: &HeaderMap) -> Result<(), String> {
+    let names_json = |kind: &str| is_json(&essence(kind));
+    let is_encoded = config.content_type.as_deref().is_some_and(names_json);
+    let has_values = config.body.as_ref().is_some_and(|body| body.contains("{{"));
+    if !has_values || is_encoded {
+        return Ok(());
+    }
+    let mut headers = config.headers.iter();
+    let own = headers.find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
+    let sent = match own {
+        Some((_, kind)) => kind.as_str(),
+        None => fixed.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
+    };
+    match sent.is_some_and(names_json) {
+        true => Err(
+            "body: it is sent as JSON because of the header content-type, but values are inserted as plain text, so that one could add members; set content_type to application/json, which inserts each value as JSON with its quotes"
+                .to_owned(),
+        ),
+        false => Ok(()),
+    }
 }
 
 impl Body {
@@ -365,6 +374,14 @@ impl Body {
                 Ok(Some((kind, form.finish().into())))
             }
             Self::Text(kind, template) => Ok(Some((kind.clone(), template.render(values)?.into()))),
+            Self::JsonText(kind, template) => {
+                let text = template.render(values)?;
+                let parsed = serde_json::from_str::<IgnoredAny>(&text);
+                parsed.map_err(|error| {
+                    format!("the tool's body is not valid JSON with these arguments: {error}; values are inserted with their quotes, so the operator must not write quotes around a placeholder for a string")
+                })?;
+                Ok(Some((kind.clone(), text.into())))
+            }
         }
     }
 }
@@ -442,50 +459,4 @@ impl Tree {
             }
         }))
     }
-}
-
-fn header_name(name: &str) -> Result<HeaderName, String> {
-    let parsed = HeaderName::try_from(name)
-        .map_err(|_| format!("headers.{name}: it is not a valid header name"))?;
-    if [
-        HOST,
-        CONTENT_LENGTH,
-        TRANSFER_ENCODING,
-        UPGRADE,
-        http::header::CONNECTION,
-    ]
-    .contains(&parsed)
-    {
-        return Err(format!(
-            "headers.{name}: that is set by the client itself; leave it out"
-        ));
-    }
-    Ok(parsed)
-}
-
-fn fixed_headers(http: &HttpSourceConfig) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    for (name, value) in &http.headers {
-        let parsed = header_name(name)?;
-        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| {
-            format!("headers.{name}: its value has characters that no header can hold")
-        })?;
-        value.set_sensitive(true);
-        headers.insert(parsed, value);
-    }
-    Ok(headers)
-}
-
-fn forwarded(http: &HttpSourceConfig) -> Result<Vec<HeaderName>, String> {
-    let mut names = Vec::new();
-    for name in &http.forward_headers {
-        let parsed = header_name(name)?;
-        if NOT_FORWARDED.contains(&parsed.as_str()) {
-            return Err(format!(
-                "forward_headers has {name:?}, which concerns only the connection of the caller to this server; use auth of the source"
-            ));
-        }
-        names.push(parsed);
-    }
-    Ok(names)
 }

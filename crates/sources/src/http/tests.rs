@@ -185,6 +185,26 @@ async fn bodies_are_forms_and_texts_too() {
 }
 
 #[tokio::test]
+async fn a_json_body_that_the_values_break_is_not_sent() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let quoted = tool(
+        server,
+        json!({"method": "POST", "arguments": {"a": {}}, "body": "{\"q\": \"{{ a }}\"}", "content_type": "application/json"}),
+    );
+    let problem = call(&quoted, json!({"a": "x"})).await.expect_err("no JSON");
+    assert!(
+        problem.contains("not valid JSON") && problem.contains("quotes"),
+        "{problem}"
+    );
+    assert!(seen.lock().expect("no panic").is_empty());
+    let number = tool(
+        server,
+        json!({"method": "POST", "arguments": {"a": {"type": "integer"}}, "body": "{\"q\": \"n-{{ a }}\"}", "content_type": "application/json"}),
+    );
+    call(&number, json!({"a": 7})).await.expect("sent");
+}
+
+#[tokio::test]
 async fn statuses_are_told_in_the_words_of_the_description() {
     let (server, _) = serve(|request| match request.split(' ').nth(1).expect("a path") {
         "/v1/404" => response(
@@ -432,6 +452,10 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
         (
             json!({"method": "POST", "json": 1, "body": "x"}),
             "exclude each other",
+        ),
+        (
+            json!({"method": "POST", "arguments": {"a": {}}, "body": "{\"a\": \"{{ a }}\"}", "headers": {"Content-Type": "application/json; charset=utf-8"}}),
+            "set content_type to application/json",
         ),
         (json!({"method": "G E T"}), "method"),
         (json!({"method": "CONNECT"}), "not for calling"),

@@ -204,7 +204,8 @@ pub(super) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginE
         let Some(found) = document::<Issuer>(client, &at(&url, &path)).await? else {
             continue;
         };
-        if found.issuer != name {
+        // Many servers name their issuer by a URL type that adds the slash.
+        if found.issuer != name && Some(&*found.issuer) != name.strip_suffix('/') {
             return Err(LoginError::OtherIssuer {
                 found: cut(&found.issuer),
                 wanted: cut(name),

@@ -21,7 +21,9 @@ use crate::environment::Secret;
 use crate::net::{Client, OutgoingRequest};
 use crate::seal::random_bytes;
 use crate::source::credentials::{DPOP_ALGORITHM, DpopKey};
-use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens, client};
+use crate::source::tokens::{
+    Grant, Granted, Grants, KeepError, Name, Tokens, client, is_same_issuer,
+};
 
 /// Parameters of a login.
 #[derive(Clone, Debug)]
@@ -258,7 +260,8 @@ fn may_learn_secret<'g>(
     };
     request.issuer.is_some()
         || known.any(|grant| {
-            grant.issuer == issuer && grant.client_secret.as_deref() == Some(secret.expose())
+            is_same_issuer(&grant.issuer, issuer)
+                && grant.client_secret.as_deref() == Some(secret.expose())
         })
 }
 

@@ -25,7 +25,8 @@ use self::document::{Document, ImportLimits};
 use self::operation::{Operation, SchemaBytes, text};
 use self::request::RequestMapping;
 use self::security::Proofs;
-use super::api_client::{ApiClient, ApiClientParts, CallRef, RequestOptions, is_safe};
+use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions, is_safe};
+use super::argument;
 use super::builder::SourceBuilder;
 use super::credentials::AuthConfig;
 use super::http::annotations_of;
@@ -89,6 +90,10 @@ impl SourceKind for OpenApiSourceConfig {
 
     fn is_document(&self) -> bool {
         true
+    }
+
+    fn is_remote_document(&self) -> bool {
+        self.file().is_none()
     }
 }
 
@@ -167,15 +172,15 @@ impl<'a> Import<'a> {
                 return Err(("credentials", problem));
             }
         }
-        let client = ApiClient::new(ApiClientParts {
-            name: &collector.source,
-            bases: &trusted,
-            egress: &config.egress,
-            tls: &config.tls,
-            auth: &config.auth,
-            limits: &config.limits,
-            parts: &collector.parts,
-        })?;
+        let settings = ClientSettings {
+            name: collector.source.as_str().into(),
+            bases: trusted.into(),
+            egress: config.egress.clone(),
+            tls: config.tls.clone(),
+            auth: config.auth.clone(),
+            limits: config.limits.clone(),
+        };
+        let client = ApiClient::of_source(settings, &collector.parts)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
             let header = HeaderName::try_from(&**name)
@@ -190,11 +195,14 @@ impl<'a> Import<'a> {
             config,
             document,
             base,
-            client: Arc::new(client),
+            client,
             headers,
             forward,
             has_secrets,
-            mismatches: Mismatches::default(),
+            mismatches: collector
+                .parts
+                .reuse
+                .mismatches("openapi", &collector.source),
         })
     }
 
@@ -402,7 +410,7 @@ impl Tool for OperationTool {
 
 impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let arguments = arguments.to_map()?;
+        let arguments = argument::tree(arguments)?;
         let mut request = self
             .shape
             .fill(&self.base, &arguments)

@@ -20,6 +20,8 @@ const PAGE: &str = "/connect";
 const CALLBACK: &str = "/connect/callback";
 /// Longest sealed state, in bytes: browsers limit cookies to 4096.
 const STATE_MAX_BYTES: usize = 3800;
+/// Maximum number of IDs that are tried for one that replaces no other login in the browser.
+const IDS_MAX: usize = 64;
 /// Purposes of what is sealed, with the version of its layout.
 const LINK: &str = "account-link-1";
 const STATE: &str = "account-state-2";
@@ -236,12 +238,17 @@ impl Accounts {
         (now < invitation.expires).then_some(invitation)
     }
 
-    /// Begins a login at the issuer of the API.
+    /// Begins a login at the issuer of the API. `is_free` returns true for the ID of a login that replaces no other one in
+    /// the browser.
     ///
     /// # Errors
     ///
     /// The issuer cannot be discovered, or the source is gone.
-    pub async fn begin(&self, invitation: &Invitation) -> Result<BegunLogin, AccountError> {
+    pub async fn begin(
+        &self,
+        invitation: &Invitation,
+        is_free: impl Fn(&str) -> bool,
+    ) -> Result<BegunLogin, AccountError> {
         let inner = self.0.as_ref().ok_or(AccountError::Gone)?;
         let logins = inner.of(&invitation.source)?;
         let redirect = inner.redirect();
@@ -252,7 +259,9 @@ impl Accounts {
         } = logins.prepare(&redirect).await?;
         grant.server.clone_from(&invitation.source);
         grant.user = Some(invitation.name.clone());
-        let (id, verifier) = (secret_text(), secret_text());
+        let mut ids = std::iter::repeat_with(secret_text).take(IDS_MAX);
+        let id = ids.find(|id| is_free(id)).unwrap_or_else(secret_text);
+        let verifier = secret_text();
         let state = LoginState {
             invitation: invitation.clone(),
             id: id.clone(),

@@ -158,7 +158,7 @@ async fn without_a_configured_issuer_a_response_is_of_the_host_of_the_endpoints(
     let accounts = accounts(everybody());
     let logins = made(&fixed(), false, &accounts).expect("made");
     let invitation = logins.invitation_of(&Principal::local()).expect("a user");
-    let begun = accounts.begin(&invitation).await.expect("a page");
+    let begun = accounts.begin(&invitation, |_| true).await.expect("a page");
     for (iss, is_own) in [
         ("https://id.example.com", true),
         ("https://id.example.com/login/oauth", true),
@@ -226,12 +226,12 @@ async fn a_state_is_not_a_link_and_a_link_not_a_state() {
     let accounts = accounts(everybody());
     let logins = made(&fixed(), false, &accounts).expect("made");
     let invitation = logins.invitation_of(&Principal::local()).expect("a user");
-    let begun = accounts.begin(&invitation).await.expect("a page");
+    let begun = accounts.begin(&invitation, |_| true).await.expect("a page");
     let id = begun.page.query_pairs().find(|(name, _)| name == "state");
     // Issuers limit its length, some to 500 bytes.
     assert_eq!(id.expect("a state").1, begun.id);
     assert_eq!(begun.id.len(), 43);
-    let other = accounts.begin(&invitation).await.expect("a page");
+    let other = accounts.begin(&invitation, |_| true).await.expect("a page");
     let now = unix_seconds();
     assert_eq!(accounts.invitation(&begun.state, now), None);
     let needed = logins.needed(&invitation);

@@ -98,7 +98,8 @@ impl Grants {
 
     /// Returns the grant of this issuer; without a name, the latest one.
     pub fn of(&self, issuer: Option<&str>) -> Option<&Grant> {
-        let is_meant = |grant: &&Grant| issuer.is_none_or(|issuer| is_same(&grant.issuer, issuer));
+        let is_meant =
+            |grant: &&Grant| issuer.is_none_or(|issuer| is_same_issuer(&grant.issuer, issuer));
         self.grants.iter().rev().find(is_meant)
     }
 
@@ -123,7 +124,8 @@ impl Grants {
     }
 
     pub(super) fn remove(&mut self, issuer: &str) {
-        self.grants.retain(|grant| !is_same(&grant.issuer, issuer));
+        self.grants
+            .retain(|grant| !is_same_issuer(&grant.issuer, issuer));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -156,7 +158,7 @@ const LACKING_MAX: usize = 64;
 const SCOPE_BYTES: usize = 256;
 
 /// Compares two issuer URLs, ignoring a trailing slash.
-fn is_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_issuer(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 

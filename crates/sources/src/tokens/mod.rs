@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
 pub use self::grant::client;
-pub(super) use self::grant::{Grant, Granted, Grants, client_of};
+pub(super) use self::grant::{Grant, Granted, Grants, client_of, is_same_issuer};
 use self::memory::Memory;
 pub use self::name::Name;
 use self::shared::SharedTokens;

@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::{Grants, KeepError, Name};
-use crate::seal::digest;
+use crate::seal::{digest, random_bytes};
 use crate::state::{SharedState, StateError};
 
 /// One value for each name, and one that lists all names. The state is set when the server opens it; sources are
@@ -20,10 +21,15 @@ pub(super) struct SharedTokens(OnceLock<SharedState>);
 const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Minimum TTL of grants that cannot be refreshed.
 const LIFE_MIN: Duration = Duration::from_secs(60);
-/// Duration of the lock, longer than requests to the issuer and the state take.
+/// Duration of the lock. Its holder renews it, so that it ends soon after a holder that was killed.
 const TURN: Duration = Duration::from_secs(15);
-/// Time before the lock's expiry from which it is not released any more, since another replica may hold it by then.
-const TURN_MARGIN: Duration = Duration::from_secs(2);
+/// Interval of renewals: two of them may fail.
+const RENEWAL: Duration = Duration::from_secs(4);
+/// Time after which a lock is not renewed any more, far more than requests to the issuer and the state take.
+const HELD_MAX: Duration = Duration::from_secs(120);
+/// Maximum time that others wait for the lock, longer than those requests take: a refresh can need two requests, the second
+/// one with a DPoP nonce.
+const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Key of the list of all names but those of users, and of the list of those. They are for administration; lookups do not
 /// use them.
@@ -85,15 +91,11 @@ impl SharedTokens {
     pub(super) async fn turn(&self, name: &Name) -> Result<SharedLock, KeepError> {
         let state = self.state()?;
         let key = key("turn", name);
-        let patience = Instant::now() + TURN;
+        let mark = Bytes::from(HEXLOWER.encode(&random_bytes::<16>()));
+        let patience = Instant::now() + PATIENCE;
         loop {
-            let taken = Instant::now();
-            if state.put_if_absent(&key, Bytes::new(), TURN).await? {
-                return Ok(SharedLock {
-                    state: state.clone(),
-                    key,
-                    until: taken + TURN - TURN_MARGIN,
-                });
+            if state.put_if_absent(&key, mark.clone(), TURN).await? {
+                return Ok(SharedLock::new(state.clone(), key, mark));
             }
             if patience <= Instant::now() {
                 return Err(KeepError::Busy);
@@ -129,21 +131,60 @@ impl SharedTokens {
     }
 }
 
-/// A held lock.
+/// A held lock. It is renewed until it is dropped.
 pub(crate) struct SharedLock {
+    held: HeldLock,
+    renewal: AbortHandle,
+}
+
+#[derive(Clone)]
+struct HeldLock {
     state: SharedState,
     key: String,
-    /// Time at which the lock expires.
-    until: Instant,
+    /// Random value that tells this holder from the next one.
+    mark: Bytes,
 }
 
 impl SharedLock {
+    fn new(state: SharedState, key: String, mark: Bytes) -> Self {
+        let held = HeldLock { state, key, mark };
+        let renewal = tokio::spawn(held.clone().renew_often()).abort_handle();
+        Self { held, renewal }
+    }
+
     pub(super) async fn end(self) {
-        if self.until <= Instant::now() {
-            return;
-        }
-        if let Err(error) = self.state.remove(&self.key).await {
+        // Renewed once more, so that a lock that another replica holds by now is not removed.
+        let released = match self.held.renew().await {
+            Ok(true) => self.held.state.remove(&self.held.key).await.map(drop),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = released {
             tracing::debug!(%error, "the lock for a token could not be released; others wait until it expires");
+        }
+    }
+}
+
+impl Drop for SharedLock {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+impl HeldLock {
+    /// Prolongs the lock. Returns false if it has expired.
+    async fn renew(&self) -> Result<bool, StateError> {
+        let (old, new) = (self.mark.clone(), self.mark.clone());
+        self.state.compare_and_swap(&self.key, old, new, TURN).await
+    }
+
+    async fn renew_often(self) {
+        let begun = Instant::now();
+        while begun.elapsed() < HELD_MAX {
+            tokio::time::sleep(RENEWAL).await;
+            if let Ok(false) = self.renew().await {
+                return;
+            }
         }
     }
 }
@@ -229,4 +270,27 @@ async fn change(
 fn names_in(text: Option<&[u8]>) -> Vec<String> {
     text.and_then(|text| serde_json::from_slice(text).ok())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_expired_is_not_taken_from_the_next_holder() {
+        let state = SharedState::default();
+        let held = |mark| SharedLock::new(state.clone(), "turn".to_owned(), mark);
+        let taken = async |mark: &Bytes| {
+            let taken = state.put_if_absent("turn", mark.clone(), TURN).await;
+            taken.expect("a state")
+        };
+        let [first, next] = ["first", "next"].map(Bytes::from);
+        assert!(taken(&first).await);
+        let late = held(first);
+        late.renewal.abort();
+        tokio::time::advance(TURN + RENEWAL).await;
+        assert!(taken(&next).await);
+        late.end().await;
+        assert_eq!(state.get("turn").await.expect("a state"), Some(next));
+    }
 }

@@ -11,9 +11,11 @@ use serde_json::Value;
 
 use super::config::OnChange;
 use crate::catalog::SKILLS_EXTENSION;
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, ListBudget};
 use crate::protocol::canonical;
 use crate::seal::random_bytes;
+
+const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Items of a server, entry by entry as received.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -46,14 +48,11 @@ impl Listing {
         };
         let mut budget = client.list_budget();
         if has("tools") {
-            listing.tools = client
-                .list_within("tools/list", "tools", &mut budget)
-                .await?;
+            listing.tools = declared(client, "tools/list", "tools", &mut budget).await?;
         }
         if has("resources") {
-            listing.resources = client
-                .list_within("resources/list", "resources", &mut budget)
-                .await?;
+            listing.resources =
+                declared(client, "resources/list", "resources", &mut budget).await?;
             // Some servers with resources do not support templates.
             listing.templates = match client
                 .list_within("resources/templates/list", "resourceTemplates", &mut budget)
@@ -64,9 +63,7 @@ impl Listing {
             };
         }
         if has("prompts") {
-            listing.prompts = client
-                .list_within("prompts/list", "prompts", &mut budget)
-                .await?;
+            listing.prompts = declared(client, "prompts/list", "prompts", &mut budget).await?;
         }
         let server = client.server();
         let extensions = server.capabilities.get("extensions");
@@ -75,6 +72,25 @@ impl Listing {
             listing.skills = client.list("skills/list", "skills").await?;
         }
         Ok(listing)
+    }
+}
+
+/// Reads a list whose capability the server declares. Some servers declare capabilities that they do not have.
+async fn declared(
+    client: &Client,
+    method: &'static str,
+    member: &str,
+    budget: &mut ListBudget,
+) -> Result<Vec<Value>, ClientError> {
+    match client.list_within(method, member, budget).await {
+        Err(ClientError::Rpc(error)) if error.code == METHOD_NOT_FOUND => {
+            tracing::debug!(
+                method,
+                "a server does not have a list whose capability it declares"
+            );
+            Ok(Vec::new())
+        }
+        found => found,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::client::{Caller, Listener, RpcError};
 pub(super) fn capabilities() -> Map<String, Value> {
     let mut capabilities = Map::new();
     capabilities.insert("elicitation".to_owned(), json!({"form": {}, "url": {}}));
-    capabilities.insert("sampling".to_owned(), json!({}));
+    capabilities.insert("sampling".to_owned(), json!({"tools": {}}));
     capabilities.insert("roots".to_owned(), json!({}));
     // Tool views are read as resources by the host that is connected here.
     let views = json!({UI_EXTENSION: {"mimeTypes": [UI_MIME_TYPE]}});
@@ -81,12 +81,7 @@ impl Listener for Relay {
 
     fn log(&self, level: &str, logger: Option<&str>, data: &Value) {
         let level = LogLevel::parse(level).unwrap_or(LogLevel::Info);
-        match logger {
-            Some(logger) => self
-                .context
-                .send_log(level, &json!({"logger": logger, "data": data})),
-            None => self.context.send_log(level, data),
-        }
+        self.context.forward_log(logger, level, data);
     }
 
     fn question(
@@ -137,7 +132,7 @@ async fn elicit(context: &CallContext, params: &str) -> Result<Value, RpcError> 
             .map(|()| None),
         _ => {
             let schema = asked.requested_schema.unwrap_or_default();
-            let form = Form::from_schema(schema).map_err(invalid)?;
+            let form = Form::from_foreign_schema(schema).map_err(invalid)?;
             context
                 .elicit_form(asked.message, form)
                 .await

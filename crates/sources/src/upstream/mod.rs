@@ -5,6 +5,7 @@
 //! its own calls.
 
 mod discovery;
+mod fingerprint;
 mod call_error;
 mod config;
 mod connection;
@@ -310,7 +311,7 @@ impl Upstreams {
                 }
             }
         }
-        let mut names = Names::new(&self.naming, &found, others);
+        let mut names = Names::new(&self.naming, &self.upstreams, &found, others);
         let given = Arc::new(OnceLock::new());
         let readable = found
             .iter()

@@ -1,7 +1,8 @@
 //! Unique local names for the items of upstream servers.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -12,7 +13,7 @@ use super::cache::Listing;
 use super::connection::Upstream;
 use super::uri_prefix::UriPrefix;
 use crate::catalog::Catalog;
-use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
+use crate::source::name::{NAME_CHARACTERS_MAX, shortened, tool_name};
 
 /// Rule for prefixing the names of upstream tools and prompts. It does not apply to an upstream that sets a `prefix`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -22,7 +23,7 @@ pub enum UpstreamNames {
     /// Prefix all names.
     #[default]
     Always,
-    /// Prefix the names that another item has too.
+    /// Prefix the names that another item has too, or that begin with the prefix of another upstream.
     Collision,
     /// Prefix no name. Of two items with one name, the second is not offered.
     Never,
@@ -80,22 +81,95 @@ fn names_of(entries: &[Value]) -> impl Iterator<Item = &str> {
 #[derive(Debug)]
 pub(super) struct Names<'n> {
     naming: &'n Naming,
+    /// Upstreams with the prefixes of their names.
+    prefixes: Vec<(&'n str, Cow<'n, str>)>,
     /// Names that more than one item would have.
     shared_tools: HashSet<String>,
     shared_prompts: HashSet<String>,
     /// URIs of resources and templates that are taken.
     uris: HashSet<String>,
+    /// Upstreams with the prefixes of their URIs.
+    uri_prefixes: Vec<(&'n str, UriPrefix)>,
+    beginnings: Beginnings,
+}
+
+/// Text of URI templates before their first variable. Of two templates of which one begins with the beginning of the
+/// other, both could match a URI.
+#[derive(Debug, Default)]
+struct Beginnings {
+    /// Those of all items but the present upstream's.
+    of_others: BTreeSet<String>,
+    lengths: BTreeSet<usize>,
+    /// The present upstream.
+    owner: String,
+    own: Vec<String>,
+}
+
+impl Beginnings {
+    /// Returns true if a template of another owner could match the same URIs.
+    fn overlap(&mut self, owner: &str, beginning: &str) -> bool {
+        if self.owner != owner {
+            owner.clone_into(&mut self.owner);
+            for beginning in std::mem::take(&mut self.own) {
+                self.add_of_another(beginning);
+            }
+        }
+        let from = (Bound::Included(beginning), Bound::Unbounded);
+        let mut longer = self.of_others.range::<str, _>(from);
+        let is_shorter = |length: &usize| {
+            let begins = beginning.get(..*length);
+            begins.is_some_and(|begins| self.of_others.contains(begins))
+        };
+        longer
+            .next()
+            .is_some_and(|other| other.starts_with(beginning))
+            || self.lengths.range(..=beginning.len()).any(is_shorter)
+    }
+
+    fn add_of_another(&mut self, beginning: String) {
+        self.lengths.insert(beginning.len());
+        self.of_others.insert(beginning);
+    }
+}
+
+/// Returns the beginning of a URI template; `None` for a URI.
+fn beginning_of(uri: &str) -> Option<&str> {
+    uri.split_once('{').map(|(beginning, _)| beginning)
+}
+
+/// Returns true if a template has a scheme, and cannot match the URIs of all others.
+fn has_scheme(beginning: &str) -> bool {
+    beginning.contains(':')
 }
 
 impl<'n> Names<'n> {
     /// Prepares names for the listed items that do not collide with those of `others`.
-    pub(super) fn new(naming: &'n Naming, found: &[NamedUpstream], others: &Catalog) -> Self {
+    pub(super) fn new(
+        naming: &'n Naming,
+        upstreams: &'n [Arc<Upstream>],
+        found: &[NamedUpstream],
+        others: &Catalog,
+    ) -> Self {
+        let prefixes = upstreams.iter().map(|upstream| {
+            let prefix = naming.long_prefix(upstream);
+            (&*upstream.name, prefix)
+        });
         let mut names = Self {
             naming,
+            prefixes: prefixes.filter(|(_, prefix)| !prefix.is_empty()).collect(),
             shared_tools: HashSet::new(),
             shared_prompts: HashSet::new(),
             uris: others.uris().map(str::to_owned).collect(),
+            uri_prefixes: upstreams
+                .iter()
+                .map(|upstream| (&*upstream.name, UriPrefix::of(&upstream.name)))
+                .collect(),
+            beginnings: Beginnings::default(),
         };
+        let taken = others.uris().filter_map(beginning_of);
+        for beginning in taken.filter(|beginning| has_scheme(beginning)) {
+            names.beginnings.add_of_another(beginning.to_owned());
+        }
         if naming.names == UpstreamNames::Collision {
             names.shared_tools = shared(found, others.names(), NamedUpstream::tools);
             names.shared_prompts = shared(found, others.prompt_names(), |found| {
@@ -106,7 +180,7 @@ impl<'n> Names<'n> {
     }
 
     pub(super) fn tool(&self, upstream: &Upstream, name: &str) -> String {
-        self.of(upstream, name, &self.shared_tools)
+        tool_name(self.of(upstream, name, &self.shared_tools))
     }
 
     pub(super) fn prompt(&self, upstream: &Upstream, name: &str) -> String {
@@ -114,8 +188,9 @@ impl<'n> Names<'n> {
     }
 
     fn of(&self, upstream: &Upstream, name: &str, shared: &HashSet<String>) -> String {
+        let is_taken = || shared.contains(name) || self.is_of_another(upstream, name);
         let prefix = match self.naming.names {
-            UpstreamNames::Collision if shared.contains(name) => self.naming.long_prefix(upstream),
+            UpstreamNames::Collision if is_taken() => self.naming.long_prefix(upstream),
             _ => self.naming.prefix(upstream),
         };
         match &*prefix {
@@ -124,14 +199,29 @@ impl<'n> Names<'n> {
         }
     }
 
+    /// Returns true if a name begins with the prefix of another upstream, which could need it for an item of its own.
+    fn is_of_another(&self, upstream: &Upstream, name: &str) -> bool {
+        let mut others = self.prefixes.iter();
+        others.any(|(owner, prefix)| **owner != *upstream.name && name.starts_with(&**prefix))
+    }
+
     /// Returns all URIs and URI templates that are taken.
     pub(super) fn uris(&self) -> &HashSet<String> {
         &self.uris
     }
 
-    /// Returns the prefix for a URI or a URI template: none, unless it is taken.
+    /// Returns the prefix for a URI or a URI template: none, unless it is taken, or could match URIs of other items.
     pub(super) fn uri(&mut self, upstream: &Upstream, uri: &str) -> UriPrefix {
-        if self.uris.insert(uri.to_owned()) {
+        let owner = &*upstream.name;
+        let mut others = self.uri_prefixes.iter().filter(|(name, _)| *name != owner);
+        let beginning = beginning_of(uri);
+        let is_of_another = others.any(|(_, prefix)| prefix.there(uri).is_some())
+            || beginning.is_some_and(|beginning| {
+                !has_scheme(beginning) || self.beginnings.overlap(owner, beginning)
+            });
+        if !is_of_another && self.uris.insert(uri.to_owned()) {
+            let beginning = beginning.map(str::to_owned);
+            self.beginnings.own.extend(beginning);
             return UriPrefix::default();
         }
         let prefix = UriPrefix::of(&upstream.name);
@@ -176,6 +266,30 @@ fn plain(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn templates_of_others_that_could_match_the_same_uris_are_found() {
+        let mut beginnings = Beginnings::default();
+        beginnings.add_of_another("db://orders/".to_owned());
+        for (beginning, overlaps) in [
+            ("db://", true),
+            ("db://orders/", true),
+            ("db://orders/x/", true),
+            ("db://users/", false),
+            ("file:///", false),
+        ] {
+            assert_eq!(beginnings.overlap("a", beginning), overlaps, "{beginning}");
+        }
+        beginnings.own.push("file:///".to_owned());
+        assert!(
+            !beginnings.overlap("a", "file:///x/"),
+            "of the same upstream"
+        );
+        assert!(beginnings.overlap("b", "file:///x/"));
+        assert_eq!(beginning_of("file:///{+path}"), Some("file:///"));
+        assert_eq!(beginning_of("file:///a"), None);
+        assert!(!has_scheme("") && has_scheme("a:"));
+    }
 
     #[test]
     fn names_have_only_what_every_provider_takes() {

@@ -3,6 +3,7 @@
 mod rejected;
 mod required_page;
 mod proxied;
+mod shown;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value, json};
 
 use super::call_error::CallError;
 use super::connection::Upstream;
@@ -28,10 +29,13 @@ use crate::catalog::{
     SourceItems, TaskSupport, ToolError, Unlisted, UnlistedResource, path_deserializer,
 };
 use crate::client::ClientError;
-use crate::protocol::{Annotations, Content, Icon, PromptArgument, ToolAnnotations, fault_of_uri};
+use crate::protocol::{
+    Annotations, Content, Icon, PromptArgument, ToolAnnotations, fault_of_uri, whole,
+};
 use crate::seal::KeyRing;
 use proxied::{UpstreamTool, message_of};
 use rejected::RejectedEntries;
+use shown::{all_shown, schema_shown, shown};
 
 /// Time by which the server's timeout exceeds the upstream's, so that the error shows which one expired.
 const GRACE: Duration = Duration::from_secs(5);
@@ -250,16 +254,6 @@ fn skill(links: &Links, entry: &Value) -> Result<OfferedSkill, &'static str> {
     OfferedSkill::new(entry)
 }
 
-/// Removes characters that hide or reorder text from every string in a document.
-fn all_shown(document: &mut Value) {
-    match document {
-        Value::String(text) => *text = shown(text),
-        Value::Array(items) => items.iter_mut().for_each(all_shown),
-        Value::Object(members) => members.values_mut().for_each(all_shown),
-        _ => {}
-    }
-}
-
 fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T, String> {
     match entry.get(member) {
         None | Some(Value::Null) => Ok(T::default()),
@@ -281,10 +275,13 @@ fn tool(
     let mut definition = Definition::new(names.tool(upstream, &name))
         .annotations(part::<ToolAnnotations>(entry, "annotations")?)
         .timeout(upstream.timeout() + GRACE);
-    if let Some(schema) = entry.get("inputSchema") {
-        definition = definition.input_schema(schema_shown(schema));
-    }
-    if let Some(schema) = entry.get("outputSchema") {
+    let input = entry.get("inputSchema").filter(|schema| !schema.is_null());
+    definition = definition.input_schema(match input {
+        Some(schema) => schema_shown(schema),
+        // The upstream does not say which arguments it takes.
+        None => json!({"type": "object"}),
+    });
+    if let Some(schema) = entry.get("outputSchema").filter(|schema| !schema.is_null()) {
         definition = definition.output_schema(schema_shown(schema));
     }
     if let Some(title) = part::<Option<String>>(entry, "title")? {
@@ -322,46 +319,6 @@ fn tool(
     })
 }
 
-/// Removes characters that hide or reorder text from the titles and descriptions of a schema.
-fn schema_shown(schema: &Value) -> Value {
-    let mut schema = schema.clone();
-    show_schema(&mut schema);
-    schema
-}
-
-fn show_schema(schema: &mut Value) {
-    match schema {
-        Value::Array(items) => items.iter_mut().for_each(show_schema),
-        Value::Object(members) => {
-            for (key, value) in members {
-                match (key.as_str(), &mut *value) {
-                    ("title" | "description" | "$comment", Value::String(text)) => {
-                        *text = shown(text);
-                    }
-                    // These are values, which are compared exactly.
-                    ("default" | "const" | "enum" | "examples", value) if !is_schema(value) => {}
-                    (_, value) => show_schema(value),
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Returns true for the schema of a property that has the name of a keyword.
-fn is_schema(value: &Value) -> bool {
-    value.get("type").is_some() || value.get("description").is_some()
-}
-
-/// Removes characters that hide or reorder text from untrusted text.
-fn shown(text: &str) -> String {
-    let hides = |c: &char| {
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
-            || c.is_control() && !matches!(c, '\n' | '\t')
-    };
-    text.chars().filter(|c| !hides(c)).collect()
-}
-
 fn resource(entry: &Value, uri: &str) -> Result<ResourceDefinition, String> {
     let name: String = part(entry, "name")?;
     let mut definition = ResourceDefinition::new(part::<String>(entry, uri)?, name)
@@ -375,7 +332,9 @@ fn resource(entry: &Value, uri: &str) -> Result<ResourceDefinition, String> {
     if let Some(mime_type) = part::<Option<String>>(entry, "mimeType")? {
         definition = definition.mime_type(mime_type);
     }
-    if let Some(size) = part::<Option<u64>>(entry, "size")? {
+    if let Some(size) = part::<Option<Number>>(entry, "size")?
+        && let Some(size) = whole(&size.to_string())
+    {
         definition = definition.size(size);
     }
     for icon in part::<Vec<Icon>>(entry, "icons")? {
@@ -429,12 +388,11 @@ fn prompt(
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Called<'a> {
-    #[serde(default, borrow)]
-    content: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
     structured_content: Option<&'a RawValue>,
-    #[serde(default)]
-    is_error: bool,
+    is_error: Option<bool>,
     #[serde(rename = "_meta")]
     meta: Option<Map<String, Value>>,
 }

@@ -23,7 +23,9 @@ use crate::source::builder::SourceBuilder;
 use crate::source::client_stats::ClientStatsHandle;
 use crate::source::limits::GRACE;
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
+use crate::source::parts::SourceParts;
 use crate::source::pattern::matches;
+use crate::source::reuse::BulkheadUser;
 
 /// A tool that calls one function.
 pub(super) struct ComponentTool {
@@ -53,7 +55,7 @@ const ERROR_CHARACTERS: usize = 10_000;
 
 /// Collects the tools of a component.
 pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut SourceBuilder) {
-    let component = match Loaded::new(config, &collector.source) {
+    let component = match Loaded::new(config, &collector.source, &collector.parts) {
         Ok(component) => Arc::new(component),
         Err((setting, problem)) => {
             return collector.refuse(&format!("component.{setting}"), problem);
@@ -133,7 +135,11 @@ fn wants(config: &ComponentSourceConfig, name: &str, id: &str) -> bool {
 }
 
 impl Loaded {
-    fn new(config: &ComponentSourceConfig, source: &str) -> Result<Self, (String, String)> {
+    fn new(
+        config: &ComponentSourceConfig,
+        source: &str,
+        parts: &SourceParts,
+    ) -> Result<Self, (String, String)> {
         let of_file = |problem: String| ("path".to_owned(), problem);
         let bounds = Bounds::new(config)?;
         let host = host().map_err(of_file)?;
@@ -150,7 +156,10 @@ impl Loaded {
             source: source.to_owned(),
             compiled,
             bounds,
-            bulkhead: Arc::new(Bulkhead::new(source, &bulkhead)),
+            bulkhead: parts.reuse.bulkhead(
+                BulkheadUser::Component(source.to_owned(), bulkhead.clone()),
+                || Bulkhead::new(source, &bulkhead),
+            ),
         })
     }
 }

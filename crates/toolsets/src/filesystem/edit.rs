@@ -133,7 +133,7 @@ fn by_lines(
 ) -> Result<Option<(std::ops::Range<usize>, String)>, ToolError> {
     let lines: Vec<&str> = text.split('\n').collect();
     let old_lines: Vec<&str> = old.split('\n').collect();
-    let trimmed: Vec<&str> = old_lines.iter().map(|line| line.trim()).collect();
+    let trimmed: Vec<&str> = old_lines.iter().map(|line| trimmed(line)).collect();
     let mut compared = 0_usize;
     let mut start = 0;
     for window in lines.windows(trimmed.len()) {
@@ -143,7 +143,7 @@ fn by_lines(
             if compared.is_multiple_of(65_536) {
                 stop.check()?;
             }
-            if line.trim() != *wanted {
+            if self::trimmed(line) != *wanted {
                 is_same = false;
                 break;
             }
@@ -176,8 +176,17 @@ fn indented(new: &str, old_lines: &[&str], base: &str) -> Vec<String> {
     new.split('\n').enumerate().map(line).collect()
 }
 
+/// Returns the white space that a line begins with. A byte order mark counts, as in JavaScript.
 fn indent(line: &str) -> &str {
-    &line[..line.len() - line.trim_start().len()]
+    &line[..line.len() - line.trim_start_matches(is_space).len()]
+}
+
+fn trimmed(line: &str) -> &str {
+    line.trim_matches(is_space)
+}
+
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || c == '\u{feff}'
 }
 
 /// Returns the changes as a unified diff in a Markdown code fence.
@@ -206,10 +215,13 @@ fn patch(path: &str, before: &str, after: &str) -> String {
     // Edits are small and files can be large, so the common beginning and end are not compared line by line.
     let skipped = same_lines_at_begin(before, after);
     let (lines_skipped, [before, after]) = skipped;
+    // A carriage return alone does not end a line here.
+    let [before, after] =
+        [before, after].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
     let compared = TextDiff::configure()
         .algorithm(Algorithm::Myers)
         .timeout(PATIENCE)
-        .diff_lines(before, after);
+        .diff_slices(&before, &after);
     for group in compared.grouped_ops(AROUND) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
@@ -228,7 +240,7 @@ fn patch(path: &str, before: &str, after: &str) -> String {
     patch
 }
 
-fn push<'t>(patch: &mut String, op: &DiffOp, compared: &TextDiff<'t, 't, '_, str>) {
+fn push(patch: &mut String, op: &DiffOp, compared: &TextDiff<'_, '_, '_, str>) {
     let mut put = |sign: char, line: &str| {
         patch.push(sign);
         patch.push_str(line);
@@ -322,6 +334,9 @@ mod tests {
         );
         let after = edited("\tx = 1\n", &[("  x = 1  ", "x = 2")]).expect("edited");
         assert_eq!(after, "\tx = 2\n");
+        // A byte order mark stays.
+        let after = edited("\u{feff}a\nb\n", &[("a\n  b", "A\nB")]).expect("edited");
+        assert_eq!(after, "\u{feff}A\nB\n");
     }
 
     #[test]
@@ -361,6 +376,8 @@ mod tests {
             "{shown}"
         );
         assert!(diff("f", "", "a\n").contains("@@ -0,0 +1,1 @@\n+a\n"));
+        let shown = diff("f", "a\rb\n", "a\rc\n");
+        assert!(shown.contains("@@ -1,1 +1,1 @@\n-a\rb\n+a\rc\n"), "{shown}");
         assert!(!diff("f", "same\n", "same\n").contains("@@"));
     }
 }

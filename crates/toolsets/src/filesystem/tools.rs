@@ -38,6 +38,9 @@ const LIMITS: [&str; 7] = [
     "concurrency",
 ];
 
+/// Maximum number of attempts to edit a file that other calls or processes keep changing.
+const EDIT_ATTEMPTS: usize = 32;
+
 /// State that the tools share.
 struct Files {
     roots: Roots,
@@ -362,11 +365,24 @@ impl Files {
         let path = &wanted.path;
         self.check_size(path, wanted.content.len(), stop)?;
         let spot = write::place(&self.roots, path).map_err(|refusal| refusal.at(path))?;
-        write::replace(&spot, wanted.content.as_bytes(), stop).map_err(|error| error.at(path))?;
+        write::replace(&spot, wanted.content.as_bytes(), None, stop)
+            .map_err(|error| error.at(path))?;
         Ok(ContentText(format!("Successfully wrote to {path}")))
     }
 
     fn edit(&self, wanted: &EditFile, stop: &Stop) -> Result<ContentText, ToolError> {
+        // Edits of one file by concurrent calls take turns: what another one has changed is read again.
+        for _ in 0..EDIT_ATTEMPTS {
+            if let Some(diff) = self.try_edit(wanted, stop)? {
+                return Ok(ContentText(diff));
+            }
+            stop.check()?;
+        }
+        Err(PathRejection::Changed.at(&wanted.path))
+    }
+
+    /// Returns `None` if the file was changed meanwhile.
+    fn try_edit(&self, wanted: &EditFile, stop: &Stop) -> Result<Option<String>, ToolError> {
         let path = &wanted.path;
         let (spot, mut file, before) = read::open(&self.roots, path)?;
         let bytes = read::all(&mut file, path, self.limits.bytes, stop)?;
@@ -387,20 +403,16 @@ impl Files {
         edit::apply(&mut lines, &edits, self.limits.bytes, stop)?;
         let diff = edit::diff(&spot.real_path().to_string_lossy(), &old, lines.text());
         if wanted.dry_run || old == lines.text() {
-            return Ok(ContentText(diff));
+            return Ok(Some(diff));
         }
         let new = lines.written();
         self.check_size(path, new.len(), stop)?;
-        let place = || {
-            let place = write::place(&self.roots, path)?;
-            if !write::is_same(place.found()?, &before) {
-                return Err(PathRejection::Changed);
-            }
-            Ok(place)
-        };
-        let place = place().map_err(|refusal: PathRejection| refusal.at(path))?;
-        write::replace(&place, new.as_bytes(), stop).map_err(|error: WriteError| error.at(path))?;
-        Ok(ContentText(diff))
+        let place = write::place(&self.roots, path).map_err(|refusal| refusal.at(path))?;
+        match write::replace(&place, new.as_bytes(), Some(&before), stop) {
+            Ok(()) => Ok(Some(diff)),
+            Err(WriteError::Refused(PathRejection::Changed)) => Ok(None),
+            Err(error) => Err(error.at(path)),
+        }
     }
 
     fn make_directory(&self, wanted: &AtPath, _: &Stop) -> Result<ContentText, ToolError> {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -35,9 +36,13 @@ pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<ResolvedPath<'r>
 
 /// Replaces a file: writes a temporary file in the same directory and renames it. Readers thus never see a partial
 /// file, and other hard links keep the old content. Mode and owner are preserved.
+///
+/// With `expected`, a file that is not in that state any more is not replaced, and the error is
+/// [`PathRejection::Changed`].
 pub(super) fn replace(
     spot: &ResolvedPath<'_>,
     content: &[u8],
+    expected: Option<&Stat>,
     stop: &Stop,
 ) -> Result<(), WriteError> {
     let dir = spot.dir();
@@ -51,10 +56,23 @@ pub(super) fn replace(
         keep_owner_and_mode(&beside.file, before)?;
     }
     beside.file.sync_data().map_err(PathRejection::from)?;
+    let inode = rustix::fs::fstat(dir).map_err(PathRejection::of)?.st_ino;
+    let lock = usize::try_from(inode).unwrap_or_default() % RENAMES.len();
+    let _lock = RENAMES[lock].lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(expected) = expected {
+        let now = handle::stat_entry(dir, spot.name())?;
+        if !now.is_some_and(|now| is_same(&now, expected)) {
+            return Err(PathRejection::Changed.into());
+        }
+    }
     renameat(dir, &beside.name, dir, spot.name()).map_err(PathRejection::of)?;
     beside.is_in_place = true;
     Ok(())
 }
+
+/// Locks for renames, selected by directory, so that no other call replaces a file between the check of its state and
+/// the rename. A directory on a file system that hangs blocks only a part of the others.
+static RENAMES: [Mutex<()>; 16] = [const { Mutex::new(()) }; 16];
 
 /// Reason why a file was not written.
 pub(super) enum WriteError {
@@ -224,7 +242,7 @@ fn rename_otherwise(from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()
 }
 
 /// Returns true if a file has not changed since it was read.
-pub(super) fn is_same(now: &Stat, before: &Stat) -> bool {
+fn is_same(now: &Stat, before: &Stat) -> bool {
     let of = |stat: &Stat| {
         (
             (stat.st_dev, stat.st_ino),
@@ -270,7 +288,7 @@ mod tests {
     }
 
     fn write(path: &str, roots: &Roots) -> Result<(), PathRejection> {
-        replace(&place(roots, path)?, b"new", &Stop::never()).map_err(|error| match error {
+        replace(&place(roots, path)?, b"new", None, &Stop::never()).map_err(|error| match error {
             WriteError::Refused(refusal) => refusal,
             WriteError::Stopped(_) => PathRejection::Changed,
         })

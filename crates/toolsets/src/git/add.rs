@@ -5,7 +5,9 @@ use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::index::entry::Stat;
+use gix::state::InProgress;
 
+use super::commit::{check_no_autostash, end_merge};
 use super::index::{Files, Index, IndexEntry};
 use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Version, is_path};
@@ -135,6 +137,16 @@ fn covers(name: &BStr, path: &BStr) -> bool {
     }
 }
 
+/// Returns the part of an absolute path below the root, which can be written with other symbolic links.
+fn beneath<'p>(path: &'p Path, root: &Path) -> Option<&'p Path> {
+    if let Ok(rest) = path.strip_prefix(root) {
+        return Some(rest);
+    }
+    let is_root = |folder: &&Path| std::fs::canonicalize(folder).is_ok_and(|real| real == root);
+    let folder = path.ancestors().find(is_root)?;
+    path.strip_prefix(folder).ok()
+}
+
 /// Converts a caller's path to one relative to the root of the working tree.
 fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     let outside = || {
@@ -145,7 +157,7 @@ fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     };
     let path = Path::new(file);
     let path = if path.is_absolute() {
-        path.strip_prefix(root).map_err(|_| outside())?
+        beneath(path, root).ok_or_else(outside)?
     } else {
         path
     };
@@ -187,8 +199,13 @@ fn make_room(staged: &mut std::collections::BTreeMap<BString, IndexEntry>, path:
     }
 }
 
-/// Resets the index to the last commit.
+/// Resets the index to the last commit. As in Git, a merge in progress ends: the next commit would otherwise record
+/// the merged commits as parents, without their content.
 pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
+    let is_merging = place.repository.state() == Some(InProgress::Merge);
+    if is_merging {
+        check_no_autostash(place)?;
+    }
     let lock = place.lock_index()?;
     let index = place.index()?;
     index.check_writable()?;
@@ -208,5 +225,8 @@ pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
         })
         .collect();
     lock.write(place, &staged, &index, |_| false)?;
+    if is_merging {
+        end_merge(place);
+    }
     Ok("All staged changes reset".to_owned())
 }

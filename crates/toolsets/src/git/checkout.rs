@@ -8,13 +8,13 @@ use std::fs;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
-use gix::filter::plumbing::pipeline::convert::{ToWorktreeOutcome, to_worktree};
 use gix::index::entry::Stat;
 use gix::refs::transaction::{Change as RefChange, LogChange, PreviousValue, RefEdit};
 use gix::refs::{FullName, Target};
 
 use super::branch::edit_reference;
 use super::change::Change;
+use super::convert::Converter;
 use super::index::{Files, Index, IndexEntry};
 use super::repository::{OpenRepository, ResultContext, check_revision, no_option};
 use super::tree::{Mode, Version};
@@ -220,19 +220,15 @@ fn needed<'c>(
 struct Writer<'a> {
     place: &'a OpenRepository<'a>,
     worktree: &'a Worktree,
-    pipeline: gix::filter::Pipeline<'a>,
+    converter: Converter<'a>,
 }
 
 impl<'a> Writer<'a> {
     fn new(place: &'a OpenRepository<'a>, worktree: &'a Worktree) -> Result<Self, ToolError> {
-        let (pipeline, _) = place
-            .repository
-            .filter_pipeline(None)
-            .doing("read the attributes")?;
         Ok(Self {
             place,
             worktree,
-            pipeline,
+            converter: Converter::new(place)?,
         })
     }
 
@@ -248,18 +244,9 @@ impl<'a> Writer<'a> {
                 .write(path, version.mode, &blob.data)
                 .doing(IN_PART);
         }
-        let options = to_worktree::Options::default();
-        let converted = self.pipeline.convert_to_worktree(&blob.data, path, options);
-        let bytes = match converted.doing(IN_PART)? {
-            ToWorktreeOutcome::Unchanged(bytes) | ToWorktreeOutcome::Buffer(bytes) => bytes,
-            ToWorktreeOutcome::Process(_) => {
-                return Err(ToolError::internal(
-                    "a program would have been run as a filter",
-                ));
-            }
-        };
+        let bytes = self.converter.worktree_form(path, &blob.data)?;
         self.worktree
-            .write(path, version.mode, bytes)
+            .write(path, version.mode, &bytes)
             .doing(IN_PART)
     }
 }

@@ -1,7 +1,5 @@
 //! `git_commit`.
 
-use std::path::PathBuf;
-
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::Entry as TreeEntry;
@@ -60,12 +58,27 @@ pub(super) fn commit(place: &OpenRepository<'_>, message: &str) -> Result<String
         .doing("commit")?
         .detach();
     if !merged.is_empty() {
-        for file in MERGE_FILES {
-            let _ = std::fs::remove_file(place.repository.git_dir().join(file));
-        }
+        end_merge(place);
     }
     drop(lock);
     Ok(format!("Changes committed successfully with hash {id}"))
+}
+
+/// Removes the state of a merge.
+pub(super) fn end_merge(place: &OpenRepository<'_>) {
+    for file in MERGE_FILES {
+        let _ = std::fs::remove_file(place.repository.git_dir().join(file));
+    }
+}
+
+/// Rejects changes that Git would restore with the end of the merge.
+pub(super) fn check_no_autostash(place: &OpenRepository<'_>) -> Result<(), ToolError> {
+    if place.repository.git_dir().join("MERGE_AUTOSTASH").exists() {
+        return Err(ToolError::new(
+            "the merge has put changes aside that would have to be brought back, which is not done here; use git itself",
+        ));
+    }
+    Ok(())
 }
 
 /// Rejects a HEAD that leads to anything but references below `refs`, as Git does. Other names are paths of files.
@@ -95,7 +108,6 @@ fn check_head(place: &OpenRepository<'_>) -> Result<(), ToolError> {
 /// Returns the commits that are being merged. Other operations in progress are rejected, since a commit alone does
 /// not complete them.
 fn merged(place: &OpenRepository<'_>) -> Result<Vec<ObjectId>, ToolError> {
-    let file = |name: &str| -> PathBuf { place.repository.git_dir().join(name) };
     match place.repository.state() {
         None => return Ok(Vec::new()),
         Some(InProgress::Merge) => {}
@@ -105,12 +117,9 @@ fn merged(place: &OpenRepository<'_>) -> Result<Vec<ObjectId>, ToolError> {
             ));
         }
     }
-    if file("MERGE_AUTOSTASH").exists() {
-        return Err(ToolError::new(
-            "the merge has put changes aside that would have to be brought back, which is not done here; use git itself",
-        ));
-    }
-    let text = std::fs::read(file("MERGE_HEAD")).doing("read the state of the merge")?;
+    check_no_autostash(place)?;
+    let text = std::fs::read(place.repository.git_dir().join("MERGE_HEAD"));
+    let text = text.doing("read the state of the merge")?;
     let mut merged = Vec::new();
     for line in text.lines() {
         let id = ObjectId::from_hex(line.trim()).doing("read the state of the merge")?;

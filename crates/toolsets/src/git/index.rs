@@ -2,7 +2,7 @@
 
 mod files;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
@@ -230,6 +230,45 @@ impl OpenRepository<'_> {
         Ok(changes.into_values().collect())
     }
 
+    /// Returns files that have changed, but would count as unchanged in an index that is written now: they have the size
+    /// and the time, in seconds, of their entries.
+    fn hidden_changes(
+        &self,
+        staged: &BTreeMap<BString, IndexEntry>,
+        old: &Index,
+    ) -> Result<BTreeSet<BString>, ToolError> {
+        let options = self
+            .repository
+            .stat_options()
+            .doing("read the configuration")?;
+        let timestamp = old.file.timestamp();
+        let racy: Vec<_> = staged
+            .iter()
+            .filter(|(path, staged)| {
+                old.staged.get(*path) == Some(*staged)
+                    && !staged.is_assumed
+                    && staged.stat.is_racy(timestamp, options)
+            })
+            .collect();
+        let mut modified = BTreeSet::new();
+        if racy.is_empty() || self.repository.workdir().is_none() {
+            return Ok(modified);
+        }
+        let worktree = self.worktree()?;
+        let mut files = Files::new(self, old, &worktree)?;
+        for (path, staged) in racy {
+            // Out of time, or unreadable: such a file is looked at again by the next call.
+            let is_unchanged = self.stop.check().is_ok()
+                && files
+                    .version(path.as_bstr(), Some(staged))
+                    .is_ok_and(|now| now == Some(staged.version));
+            if !is_unchanged {
+                modified.insert(path.clone());
+            }
+        }
+        Ok(modified)
+    }
+
     /// Returns untracked paths that are not ignored; folders end in a slash. With `collapse`, a fully untracked
     /// folder is reported instead of its files.
     pub(super) fn untracked(
@@ -361,13 +400,19 @@ impl Lock {
         is_kept: impl Fn(&BStr) -> bool,
     ) -> Result<(), ToolError> {
         let mut state = State::new(place.repository.object_hash());
+        let modified = place.hidden_changes(staged, old)?;
         for (path, staged) in staged {
             let flags = match staged.is_assumed {
                 true => Flags::ASSUME_VALID,
                 false => Flags::empty(),
             };
+            // Without metadata, the content is compared.
+            let stat = match modified.contains(path) {
+                true => Stat::default(),
+                false => staged.stat,
+            };
             state.dangerously_push_entry(
-                staged.stat,
+                stat,
                 staged.version.id,
                 flags,
                 index_mode(staged.version.mode),

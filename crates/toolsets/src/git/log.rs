@@ -6,7 +6,7 @@ use jiff::Zoned;
 
 use super::date;
 use super::repository::{OpenRepository, ResultContext, no_option};
-use super::text::Text;
+use super::text::{Text, recoded};
 use crate::catalog::ToolError;
 
 pub(super) fn log(
@@ -58,15 +58,17 @@ pub(super) fn log(
             continue;
         }
         let commit = info.object().doing("read a commit")?;
+        let encoding = commit.decode().ok().and_then(|commit| commit.encoding);
         let author = commit.author().doing("read a commit")?;
         let time = author.time().unwrap_or_default();
         if 0 < shown {
             out.push("\n");
         }
         out.push(format!("Commit: {}\nAuthor: ", info.id));
-        out.push(author.name);
+        out.push(recoded(author.name, encoding));
         out.push(format!("\nDate: {}\nMessage: ", date::shown(time, "%:z")));
-        out.push(commit.message_raw().doing("read a commit")?);
+        let message = commit.message_raw().doing("read a commit")?;
+        out.push(recoded(message, encoding));
         out.push("\n");
         shown += 1;
     }

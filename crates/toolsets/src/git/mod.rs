@@ -15,9 +15,15 @@ mod checkout;
 #[cfg(feature = "git")]
 mod commit;
 #[cfg(feature = "git")]
+mod convert;
+#[cfg(feature = "git")]
 mod date;
 #[cfg(feature = "git")]
 mod diff;
+#[cfg(feature = "git")]
+mod encoding;
+#[cfg(feature = "git")]
+mod format;
 #[cfg(feature = "git")]
 mod index;
 #[cfg(feature = "git")]

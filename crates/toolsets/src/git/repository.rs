@@ -14,6 +14,7 @@ use gix::prelude::ObjectIdExt;
 use gix::{ObjectId, Repository, ThreadSafeRepository};
 
 use super::config::GitConfig;
+use super::format;
 use super::links;
 use super::worktree::Worktree;
 use crate::catalog::ToolError;
@@ -199,6 +200,9 @@ impl Repositories {
             }
             Err(_) => git_dir.clone(),
         };
+        for folder in [&git_dir, &common_dir, &common_dir.join("info")] {
+            links::check_kinds(folder)?;
+        }
         for own in ["HEAD", "index", "config.worktree", "logs", "MERGE_HEAD"] {
             self.absent_or_inside(&git_dir.join(own))
                 .ok_or_else(escapes)?;
@@ -297,10 +301,10 @@ impl Repositories {
             .with(gix::sec::Trust::Reduced)
             .config_overrides([limit.as_str(), "index.threads=1", "core.fsmonitor=false"])
             .open(folder);
-        let repository = opened.map_err(|error| {
-            ToolError::new(format!("{path:?} is not a readable repository")).caused_by(error)
-        })?;
+        let repository =
+            opened.map_err(|error| format::unreadable(folder, path).caused_by(error))?;
         let local = repository.to_thread_local();
+        format::check_references(&local, path)?;
         let is_at_home = match local.workdir() {
             Some(worktree) => fs::canonicalize(worktree).is_ok_and(|real| real == folder),
             None => true,
@@ -442,7 +446,7 @@ fn looks_like_a_repository(folder: &Path) -> bool {
 }
 
 /// Reads a small text file.
-fn small_file(path: &Path) -> Option<String> {
+pub(super) fn small_file(path: &Path) -> Option<String> {
     const BYTES_MAX: u64 = 16 * 1024;
     let found = fs::metadata(path).ok()?;
     if !found.is_file() || BYTES_MAX < found.len() {

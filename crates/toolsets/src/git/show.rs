@@ -7,7 +7,7 @@ use super::change::with_moves;
 use super::date;
 use super::patch::{Patch, names};
 use super::repository::{OpenRepository, ResultContext};
-use super::text::Text;
+use super::text::{Text, recoded};
 use crate::catalog::ToolError;
 
 /// Number of context lines around a change.
@@ -52,15 +52,17 @@ pub(super) fn show(place: &OpenRepository<'_>, revision: &str) -> Result<String,
 fn commit(place: &OpenRepository<'_>, id: gix::ObjectId, out: &mut Text) -> Result<(), ToolError> {
     let id = place.peel(id, Kind::Commit)?;
     let commit = place.repository.find_commit(id).doing("read a commit")?;
+    let encoding = commit.decode().ok().and_then(|commit| commit.encoding);
     let author = commit.author().doing("read a commit")?;
     out.line(format!("commit {id}"));
     out.push("Author: ");
-    out.push(author.name);
+    out.push(recoded(author.name, encoding));
     out.push(" <");
     out.push(author.email);
     let time = author.time().unwrap_or_default();
     out.push(format!(">\nDate:   {}\n\n", date::shown(time, " %z")));
     let message = commit.message_raw().doing("read a commit")?;
+    let message = recoded(message, encoding);
     for line in message.trim_end_with(|c| c == '\n').split_str("\n") {
         out.push("    ");
         out.line(line);

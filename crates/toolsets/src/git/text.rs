@@ -1,7 +1,10 @@
 //! Output text with a size limit, and paths quoted as in Git.
 
+use std::borrow::Cow;
+
 use gix::bstr::{BStr, ByteSlice};
 
+use super::encoding::FileEncoding;
 use super::repository::OpenRepository;
 use crate::source::builtin::Stop;
 
@@ -68,6 +71,15 @@ impl Text {
             ));
         }
         text
+    }
+}
+
+/// Returns text of a commit in UTF-8, if the commit names another encoding.
+pub(super) fn recoded<'t>(text: &'t [u8], encoding: Option<&BStr>) -> Cow<'t, [u8]> {
+    let encoding = encoding.and_then(|name| FileEncoding::of(name.as_bytes()));
+    match encoding.and_then(|encoding| encoding.decode(text)) {
+        Some(decoded) => Cow::Owned(decoded.into_bytes()),
+        None => Cow::Borrowed(text),
     }
 }
 

@@ -61,6 +61,14 @@ pub(super) struct Postgres {
     background: Background,
 }
 
+/// Stage of a query, which decides what its timeout means.
+enum Stage {
+    /// Other queries run.
+    Waiting,
+    Connecting,
+    Running,
+}
+
 /// An open connection.
 struct Session {
     client: Client,
@@ -107,15 +115,18 @@ impl Postgres {
 
     pub(super) async fn ask(&self, question: Question) -> Result<StatementResult, SqlError> {
         let limit = self.limits.timeout();
+        let mut stage = Stage::Waiting;
         let asked = timeout(limit, async {
             if self.places.is_exhausted() {
                 self.hits.count("concurrency");
             }
             let place = self.places.acquire().await.map_err(|_| SqlError::Busy)?;
+            stage = Stage::Connecting;
             let session = match self.idle_session() {
                 Some(session) => session,
                 None => self.connect().await?,
             };
+            stage = Stage::Running;
             let underway = OnTheWay::new(session, &self.tls, &self.background);
             let answer = match underway.session() {
                 Some(session) => self.run_statement(session, &question).await,
@@ -128,13 +139,14 @@ impl Postgres {
             drop(place);
             answer
         });
-        asked.await.unwrap_or_else(|_| {
-            if self.places.is_exhausted() {
-                Err(SqlError::Busy)
-            } else {
-                self.hits.count("timeout_seconds");
-                Err(SqlError::TooLong(limit))
-            }
+        let asked = asked.await;
+        asked.unwrap_or_else(|_| {
+            self.hits.count("timeout_seconds");
+            Err(match stage {
+                Stage::Waiting => SqlError::Busy,
+                Stage::Connecting => SqlError::unusable(&self.name, "no connection in time"),
+                Stage::Running => SqlError::TooLong(limit),
+            })
         })
     }
 

@@ -79,9 +79,13 @@ impl Sqlite {
             pool: Blocking::new(limits.concurrency, limits.timeout()).counting(hits),
         };
         let shown = path.display();
-        std::fs::metadata(path).map_err(|error| {
+        let found = std::fs::metadata(path).map_err(|error| {
             format!("names {shown}, which cannot be read: {error}; create the database first")
         })?;
+        // Opening a named pipe would block.
+        if !found.is_file() {
+            return Err(format!("names {shown}, which is not a file"));
+        }
         database
             .connect(false)
             .and_then(|connection| {
@@ -101,7 +105,7 @@ impl Sqlite {
             .map(|_| ())
             .map_err(|error| match error {
                 Problem::Database(error) => message(&error),
-                Problem::Refused(problem) => problem.to_owned(),
+                Problem::Refused(problem) => problem,
             })
     }
 
@@ -117,8 +121,8 @@ impl Sqlite {
     fn run_statement(&self, question: &Question, stop: &Stop) -> Result<StatementResult, SqlError> {
         self.try_answer(question, stop)
             .map_err(|problem| match problem {
-                Problem::Database(error) => self.in_words(error),
-                Problem::Refused(problem) => SqlError::Refused(problem.to_owned()),
+                Problem::Database(error) => self.in_words(error, stop),
+                Problem::Refused(problem) => SqlError::Refused(problem),
             })
     }
 
@@ -190,12 +194,12 @@ impl Sqlite {
         Ok(connection)
     }
 
-    fn in_words(&self, error: Error) -> SqlError {
+    fn in_words(&self, error: Error, stop: &Stop) -> SqlError {
         let Some(code) = error.sqlite_error_code() else {
             return SqlError::Answer(message(&error));
         };
         match code {
-            ErrorCode::OperationInterrupted => SqlError::TooLong(self.limits.timeout()),
+            ErrorCode::OperationInterrupted => SqlError::Answer(stop.overdue("the query")),
             ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly => {
                 let problem = format!("this may not be asked here: {}", message(&error));
                 SqlError::Refused(problem)
@@ -229,7 +233,13 @@ impl Sqlite {
 /// Internal error of a query.
 enum Problem {
     Database(Error),
-    Refused(&'static str),
+    Refused(String),
+}
+
+impl Problem {
+    fn refused(problem: &str) -> Self {
+        Self::Refused(problem.to_owned())
+    }
 }
 
 impl From<Error> for Problem {
@@ -246,17 +256,41 @@ fn prepared<'a>(
     // `prepare` recurses for each following statement, so a text of many semicolons would overflow the stack.
     let mut statements = Batch::new(connection, &statement.named);
     let Some(prepared) = statements.next()? else {
-        return Err(Problem::Refused("the statement is empty"));
+        return Err(Problem::refused("the statement is empty"));
     };
     if statements.next()?.is_some() {
-        return Err(Problem::Refused(
+        return Err(Problem::refused(
             "there are several statements; send one at a time",
         ));
     }
     if kind != Kind::Write && !(prepared.readonly() && 0 < prepared.column_count()) {
-        return Err(Problem::Refused("only queries that read may be asked here"));
+        return Err(Problem::refused("only queries that read may be asked here"));
     }
+    check_parameters(&prepared, statement, kind)?;
     Ok(prepared)
+}
+
+/// Rejects a parameter that gets no value, which SQLite would take for NULL. A free query has no values.
+fn check_parameters(
+    prepared: &rusqlite::Statement<'_>,
+    statement: &Statement,
+    kind: Kind,
+) -> Result<(), Problem> {
+    let is_bound = |name: &str| {
+        let name = name.strip_prefix(':').filter(|_| kind != Kind::Free);
+        name.is_some_and(|name| statement.names.iter().any(|known| known == name))
+    };
+    let mut all = (1..=prepared.parameter_count()).map(|index| prepared.parameter_name(index));
+    let Some(name) = all.find(|name| !name.is_some_and(is_bound)) else {
+        return Ok(());
+    };
+    let name = name.unwrap_or("?");
+    Err(Problem::Refused(match kind {
+        Kind::Free => format!("the parameter {name} has no value; write the value in its place"),
+        Kind::Fixed | Kind::Write => format!(
+            "the parameter {name} has no value; write :name, with ASCII letters, digits and underscores"
+        ),
+    }))
 }
 
 /// Limits a statement to reading tables, and to writing them if the query is configured to write. The flag is set when a
@@ -318,11 +352,13 @@ fn message(error: &Error) -> String {
     }
 }
 
-/// Converts a column value to JSON; bytes are encoded in Base64.
+/// Converts a column value to JSON; bytes are encoded in Base64. JSON has no infinity, which PostgreSQL writes like this.
 fn shown(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(f64::INFINITY) => "Infinity".into(),
+        ValueRef::Real(f64::NEG_INFINITY) => "-Infinity".into(),
         ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
         ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
         ValueRef::Blob(bytes) => STANDARD.encode(bytes).into(),

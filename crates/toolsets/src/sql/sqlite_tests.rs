@@ -1,3 +1,4 @@
+use std::sync::RwLock;
 use std::time::Duration;
 
 use serde_json::json;
@@ -40,7 +41,15 @@ fn rows(answer: StatementResult) -> Value {
     }
 }
 
+/// The memory limit is that of the process, so a query that reaches it runs alone.
+static MEMORY: RwLock<()> = RwLock::new(());
+
 fn ask(sqlite: &Sqlite, sql: &str, kind: Kind) -> Result<Value, String> {
+    let _shared = MEMORY.read();
+    answered(sqlite, sql, kind)
+}
+
+fn answered(sqlite: &Sqlite, sql: &str, kind: Kind) -> Result<Value, String> {
     sqlite
         .run_statement(&question(sql, vec![], kind), &Stop::never())
         .map(rows)
@@ -62,6 +71,11 @@ fn rows_are_objects_with_the_columns_in_their_order() {
     assert_eq!(found.expect("rows").to_string(), expected);
     let twice = free(&sqlite, "SELECT id, id, id FROM orders WHERE id = 1").expect("rows");
     assert_eq!(twice["rows"], json!([{"id": 1, "id_2": 1, "id_3": 1}]));
+    let infinite = free(&sqlite, "SELECT 9e999 AS a, -9e999 AS b").expect("rows");
+    assert_eq!(
+        infinite["rows"],
+        json!([{"a": "Infinity", "b": "-Infinity"}])
+    );
 }
 
 #[test]
@@ -342,8 +356,10 @@ fn a_query_that_wants_too_much_memory_is_refused() {
     assert!(error.contains("too big"), "{error}");
     let hoard = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
                  SELECT count(*) FROM (SELECT i, randomblob(1000000) AS b FROM n ORDER BY b)";
-    let error = free(&sqlite, hoard).expect_err("a gigabyte");
+    let alone = MEMORY.write();
+    let error = answered(&sqlite, hoard, Kind::Free).expect_err("a gigabyte");
     assert!(error.contains("memory"), "{error}");
+    drop(alone);
     assert!(free(&sqlite, "SELECT count(*) FROM orders").is_ok());
 }
 
@@ -378,4 +394,29 @@ fn a_file_that_is_no_database_is_refused_at_start() {
     std::fs::write(&path, "no database, but long enough to look at as one").expect("written");
     let error = Sqlite::new("x", &path, &limits, SectionHits::default()).expect_err("no database");
     assert!(error.contains("not a database"), "{error}");
+}
+
+#[test]
+fn a_parameter_without_a_value_is_an_error() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    for (sql, name) in [
+        ("SELECT id FROM orders WHERE id = :id", ":id"),
+        ("SELECT ?", "?"),
+        ("SELECT ?2", "?"),
+        ("SELECT @a", "@a"),
+        ("SELECT $a", "$a"),
+    ] {
+        let problem = free(&sqlite, sql).expect_err(sql);
+        let expected = format!("the parameter {name} has no value; write the value in its place");
+        assert_eq!(problem, expected, "{sql}");
+    }
+    assert!(free(&sqlite, "SELECT ':id', '?'").is_ok());
+    let check = |sql: &str| sqlite.check(&Statement::read(sql), Kind::Fixed);
+    assert_eq!(check("SELECT :id, :id"), Ok(()));
+    for sql in ["SELECT :id, ?", "SELECT :größe", "SELECT @id"] {
+        assert!(
+            check(sql).is_err_and(|problem| problem.contains("has no value")),
+            "{sql}"
+        );
+    }
 }

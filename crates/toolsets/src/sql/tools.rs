@@ -15,7 +15,7 @@ use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Too
 use crate::limit::SectionHits;
 use crate::net::Background;
 use crate::protocol::ToolAnnotations;
-use crate::source::argument::{fill_in, input_schema, with_integers};
+use crate::source::argument::{fill_in, input_schema, tree, with_integers};
 use crate::source::builtin::{Toolset, ToolsetContext, ToolsetError};
 use crate::source::limits::GRACE;
 
@@ -396,7 +396,7 @@ impl Tool for SqlTool {
 
 impl Asks {
     async fn ask(&self, arguments: &Arguments) -> Result<Output, ToolError> {
-        let mut arguments = arguments.to_map()?;
+        let mut arguments = tree(arguments)?;
         fill_in(&mut arguments, &self.schema);
         let database = self.database(&arguments)?;
         let question = self.question(database, &arguments)?;

@@ -91,6 +91,16 @@ impl Server {
         self.runtime.block_on(called).expect("a result").into_json()
     }
 
+    /// Makes calls concurrently.
+    pub(super) fn results<'t>(&self, calls: impl Iterator<Item = (&'t str, Value)>) -> Vec<Value> {
+        let calls = calls.map(|(tool, arguments)| self.harness.call(tool, arguments));
+        let calls = futures_util::future::join_all(calls);
+        let results = self.runtime.block_on(calls).into_iter();
+        results
+            .map(|result| result.expect("a result").into_json())
+            .collect()
+    }
+
     pub(super) fn tools(&self) -> Vec<String> {
         let tools = self.runtime.block_on(self.harness.tools()).expect("a list");
         let name = |tool: &Value| tool["name"].as_str().expect("a name").to_owned();

@@ -239,3 +239,21 @@ fn roots_of_a_client_widen_nothing() {
         format!("Allowed directories:\n{}", grounds.root.display())
     );
 }
+
+#[test]
+fn concurrent_edits_of_one_file_are_all_made() {
+    const EDITS: usize = 12;
+    let grounds = Grounds::new();
+    let lines: Vec<String> = (0..EDITS).map(|n| format!("line {n:02}\n")).collect();
+    let path = grounds.file("root/lines.txt", lines.concat());
+    let server = grounds.server();
+    let calls = (0..EDITS).map(|n| {
+        let edit = json!({"oldText": format!("line {n:02}"), "newText": format!("edit {n:02}")});
+        ("edit_file", json!({"path": "lines.txt", "edits": [edit]}))
+    });
+    for result in server.results(calls) {
+        assert_ne!(result["isError"], true, "{result}");
+    }
+    let edited = std::fs::read_to_string(path).expect("read");
+    assert_eq!(edited, lines.concat().replace("line", "edit"));
+}

@@ -1,4 +1,4 @@
-//! Marks in the index: files that are assumed to be unchanged, and files that are intended to be added.
+//! Marks in the index: files that are assumed to be unchanged, files that are intended to be added, and times of files.
 
 use serde_json::json;
 
@@ -91,4 +91,47 @@ fn a_file_that_is_intended_to_be_added_is_shown_and_kept() {
     git(at, &["add", "--intent-to-add", "a"]);
     ours.call("git_reset", json!({}));
     same_status();
+}
+
+#[test]
+fn a_change_of_the_same_second_and_size_stays_visible_when_the_index_is_written_again() {
+    let ours = Git::new();
+    ours.write("a", "one\n");
+    ours.write("b", "b\n");
+    ours.commit("first");
+    let path = ours.repository.join("a");
+    let staged_at = std::fs::metadata(&path)
+        .and_then(|a| a.modified())
+        .expect("a time");
+    let index = ours.git_dir("index");
+    let set_time = |path: &std::path::Path, at| {
+        let file = std::fs::File::options()
+            .append(true)
+            .open(path)
+            .expect("open");
+        file.set_modified(at).expect("set");
+    };
+    // The change, the entry and the index have one time. What the index does not compare is ignored.
+    let config = std::fs::read_to_string(ours.git_dir("config")).expect("read");
+    let config = format!("{config}[core]\n\ttrustctime = false\n");
+    std::fs::write(ours.git_dir("config"), config).expect("written");
+    ours.write("a", "two\n");
+    set_time(&path, staged_at);
+    set_time(&index, staged_at);
+    assert!(ours.status().contains("modified:   a"), "{}", ours.status());
+
+    ours.write("b", "bb\n");
+    ours.call("git_add", json!({"files": ["b"]}));
+    // The index is newer than the file now.
+    set_time(&index, staged_at + std::time::Duration::from_secs(10));
+    let status = ours.status();
+    assert!(
+        status.contains("Changes not staged for commit:\n\tmodified:   a"),
+        "{status}"
+    );
+    ours.commit("second");
+    assert_eq!(
+        ours.call("git_show", json!({"revision": "HEAD:a"})),
+        "two\n"
+    );
 }

@@ -1,6 +1,7 @@
 //! The git toolset with normal and malicious repositories.
 
 mod flags;
+mod formats;
 mod hostile;
 mod links;
 mod work;

@@ -378,6 +378,33 @@ fn an_unfinished_merge_is_seen_and_concluded() {
     assert_eq!(parents, format!("{first} {second}"));
     assert!(!ours.git_dir("MERGE_HEAD").exists());
     assert!(ours.status().ends_with("working tree clean"));
+
+    // Unstaging everything ends a merge, so that the next commit is not one without the merged content.
+    git(at, &["checkout", "-q", "-b", "other", "HEAD~1"]);
+    ours.write("d", "d\n");
+    let third = ours.commit("other");
+    let merge = ["merge", "-q", "--no-commit", "--no-ff", "main"];
+    git(at, &merge).expect("git");
+    ours.call("git_reset", json!({}));
+    assert!(!ours.git_dir("MERGE_HEAD").exists());
+    ours.write("d", "dd\n");
+    ours.call("git_add", json!({"files": ["d"]}));
+    ours.call("git_commit", json!({"message": "no merge"}));
+    let parents = git(at, &["log", "-1", "--format=%P"]).expect("git");
+    assert_eq!(parents, third);
+}
+
+#[test]
+fn a_path_may_lead_to_the_repository_by_a_link() {
+    let git = Git::new();
+    git.write("folder/a", "a\n");
+    let link = git.folder.path().join("link");
+    symlink(&git.repository, &link).expect("linked");
+    let files = |path: &str| json!({"files": [link.join(path)]});
+    git.call("git_add", files("folder/a"));
+    assert!(git.status().contains("new file:   folder/a"));
+    let said = git.refused("git_add", files("../outside"));
+    assert!(said.contains("outside the repository"), "{said}");
 }
 
 #[test]

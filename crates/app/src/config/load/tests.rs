@@ -217,6 +217,40 @@ fn servers_under_the_name_of_other_products_are_masked_overridden_and_explained_
 }
 
 #[test]
+fn a_boolean_may_be_any_usual_word() {
+    for (word, expected) in [
+        ("True", true),
+        ("1", true),
+        ("yes", true),
+        ("OFF", false),
+        ("0", false),
+    ] {
+        let variables = [
+            ("LONGSHORE_HTTP__INSECURE", word),
+            ("LONGSHORE_SERVER__NAME", word),
+        ];
+        let config = load(&Flags::default(), &variables).expect(word);
+        assert_eq!(config.http.insecure, expected, "{word}");
+        assert_eq!(config.server.name, word);
+    }
+    let variables = [("LONGSHORE_HTTP__INSECURE", "2")];
+    assert!(load(&Flags::default(), &variables).is_err());
+}
+
+#[cfg(feature = "sources")]
+#[test]
+fn variables_of_a_program_keep_their_names() {
+    let variables = [
+        ("LONGSHORE_UPSTREAMS__TIME__COMMAND", "b"),
+        ("LONGSHORE_UPSTREAMS__TIME__ENV__API_KEY", "7"),
+        ("LONGSHORE_UPSTREAMS__TIME__ENV__http_proxy", "http://proxy"),
+    ];
+    let config = load(&Flags::default(), &variables).expect("valid");
+    let names: Vec<&String> = config.upstreams["time"].env.keys().collect();
+    assert_eq!(names, ["API_KEY", "http_proxy"]);
+}
+
+#[test]
 fn what_is_detected_is_outdone_by_what_is_said() {
     use crate::environment::StandardStreams;
 

@@ -40,8 +40,8 @@ pub(super) struct Remote {
     pub(super) origin: Option<String>,
     /// True if a login is walked, which registers a client.
     pub(super) walks_login: bool,
-    /// Additional CA certificates, in PEM.
-    pub(super) roots: Vec<u8>,
+    /// Additional CA certificates in PEM, each with the option or variable that names its file.
+    pub(super) roots: Vec<(&'static str, Vec<u8>)>,
 }
 
 /// Runs all checks.

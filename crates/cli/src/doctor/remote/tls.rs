@@ -30,20 +30,22 @@ pub(super) struct Handshake {
     pub(super) speaks_http2: bool,
 }
 
-/// Public CA certificates, and the given ones.
-pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
+/// Public CA certificates, and the given ones, each file with its option or variable.
+pub(super) fn roots(own: &[(&str, Vec<u8>)]) -> Result<Arc<RootCertStore>, String> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    if !own.is_empty() {
+    for (origin, pem) in own {
         let before = roots.len();
-        for certificate in CertificateDer::pem_slice_iter(own) {
-            let certificate = certificate.map_err(|error| format!("--ca: {error}"))?;
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| format!("{origin}: {error}"))?;
             roots
                 .add(certificate)
-                .map_err(|error| format!("--ca: {error}"))?;
+                .map_err(|error| format!("{origin}: {error}"))?;
         }
         if roots.len() == before {
-            return Err("--ca: the file contains no certificate in PEM form".to_owned());
+            return Err(format!(
+                "{origin}: the file contains no certificate in PEM form"
+            ));
         }
     }
     Ok(Arc::new(roots))
@@ -240,11 +242,11 @@ fn untrusted(error: &Error, sent: usize, host: &str) -> Finding {
                 .to_owned(),
         )
         .advise("serve the whole chain: nginx: ssl_certificate fullchain.pem; Kubernetes: tls.crt with the intermediate certificates; http.tls.certificate")
-        .advise("for a private CA: every client must trust it (here: --ca FILE)"),
+        .advise("for a private CA: every client must trust it (here: --ca FILE, or LONGSHORE_CA_FILE)"),
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => failure(format!(
             "the server sent {sent} certificates, which do not lead to a trusted CA"
         ))
-        .advise("for a private CA: every client must trust it (here: --ca FILE)"),
+        .advise("for a private CA: every client must trust it (here: --ca FILE, or LONGSHORE_CA_FILE)"),
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => failure(format!("the certificate is not for {host}")).advise(format!(
@@ -273,6 +275,14 @@ mod tests {
         );
         assert_eq!(status(now), Some(Status::Warning));
         assert_eq!(status(now - Duration::from_secs(1)), Some(Status::Failure));
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_named_by_its_option() {
+        let problem = roots(&[("LONGSHORE_CA_FILE", b"hello".to_vec())]).map(drop);
+        let expected = "LONGSHORE_CA_FILE: the file contains no certificate in PEM form";
+        assert_eq!(problem, Err(expected.to_owned()));
+        assert!(roots(&[]).is_ok());
     }
 
     #[test]

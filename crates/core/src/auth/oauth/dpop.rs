@@ -17,6 +17,7 @@ use super::keys::{self, Key};
 use super::strict_json;
 use crate::auth::AuthError;
 use crate::state::{Claim, Memory, SharedState, StateError};
+use crate::telemetry::LogInterval;
 
 /// Signature algorithms of proofs.
 pub const DPOP_ALGORITHMS: [&str; 4] = ["ES256", "EdDSA", "RS256", "PS256"];
@@ -148,7 +149,11 @@ impl DpopVerifier {
 }
 
 fn unrecorded(error: &StateError) -> AuthError {
-    tracing::warn!(%error, "cannot record the use of a DPoP proof");
+    // Every request of a client with DPoP comes here while the state is down.
+    static LINES: LogInterval = LogInterval::new(Duration::from_secs(60));
+    if LINES.passes() {
+        tracing::warn!(%error, "cannot record the use of DPoP proofs; requests with one are rejected (logged once a minute)");
+    }
     AuthError::Unavailable("the server cannot record the DPoP proof now; try again".into())
 }
 

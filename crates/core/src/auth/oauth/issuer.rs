@@ -1,7 +1,7 @@
 //! An issuer and its keys: discovery, refresh, and use during outages.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -66,6 +66,8 @@ pub(super) struct IssuerState {
     unknown_at: AtomicU64,
     began: Instant,
     fetches: AtomicU64,
+    /// True if the last fetch failed, so that the issuer may have newer keys.
+    is_outdated: AtomicBool,
     /// Records changes of the keys.
     pub(super) changes: Epoch,
 }
@@ -129,6 +131,7 @@ impl Default for IssuerState {
             unknown_at: AtomicU64::new(0),
             began: Instant::now(),
             fetches: AtomicU64::new(0),
+            is_outdated: AtomicBool::new(false),
             changes: Epoch::default(),
         }
     }
@@ -154,6 +157,11 @@ impl Issuer {
         let held = self.state.held.load_full()?;
         let is_current = self.is_local || held.since.elapsed() <= held.life.max(STALE_MAX);
         is_current.then_some(held)
+    }
+
+    /// Returns true if the issuer may have newer keys, which could not be fetched.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.state.is_outdated.load(Ordering::Acquire)
     }
 
     /// Returns the age of the keys, or the time since the start if none were loaded.
@@ -213,6 +221,8 @@ impl Issuer {
         let mut failures = 0_u32;
         loop {
             let result = self.refresh(client).await;
+            let is_outdated = result.is_err();
+            self.state.is_outdated.store(is_outdated, Ordering::Release);
             let pause = match result {
                 Ok(life) => {
                     failures = 0;

@@ -176,7 +176,7 @@ impl<'t> Token<'t> {
             .time("exp")?
             .ok_or(TokenError("the token has no expiry"))?;
         if expires.saturating_add(leeway) <= now {
-            return Err(TokenError("the token has expired"));
+            return Err(EXPIRED);
         }
         let latest = now.saturating_add(leeway);
         if self.time("nbf")?.is_some_and(|begins| latest < begins) {
@@ -298,6 +298,7 @@ fn read_header(part: &str, types: Types) -> Result<(Algorithm, Option<String>), 
 const FORM: TokenError = TokenError("the token is malformed");
 const ALGORITHM: TokenError =
     TokenError("the token is signed with an algorithm that is not accepted");
+pub(super) const EXPIRED: TokenError = TokenError("the token has expired");
 /// The one fault that a look at the issuer's newest keys may mend.
 pub(super) const UNKNOWN_KEY: TokenError =
     TokenError("the token is signed with a key that is not known");

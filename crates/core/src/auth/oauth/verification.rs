@@ -12,7 +12,7 @@ use super::cache_weight::principal_bytes;
 use super::dpop::DpopVerifier;
 use super::introspection::Introspection;
 use super::issuer::Issuer;
-use super::token::{self, ClaimRequirements, Token, TokenError, UNKNOWN_KEY};
+use super::token::{self, ClaimRequirements, EXPIRED, Token, TokenError, UNKNOWN_KEY};
 use super::{Inner, Tokens, Verified};
 use crate::auth::credential_cache::{Cacheable, FOREVER};
 use crate::auth::credentials::DPOP_HEADER;
@@ -55,7 +55,7 @@ impl AuthMethod for Tokens {
             Looked::NoKeys(issuer) => self.later((text, shown), hash, now, issuer.ask_for_first()),
             Looked::UnknownKey(issuer) => match issuer.ask_for_unknown() {
                 Some(waiting) => self.later((text, shown), hash, now, waiting),
-                None => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
+                None => AuthOutcome::Refused(unknown_key(&issuer)),
             },
         }
     }
@@ -145,11 +145,8 @@ impl Tokens {
             match inner.lookup(&text, hash, now) {
                 Looked::Good(principal) => settled(inner.proven(principal, &shown, now)).await,
                 Looked::Bad(error) => AuthOutcome::Refused(error),
-                Looked::UnknownKey(_) => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
-                Looked::NoKeys(_) => AuthOutcome::Refused(AuthError::Unavailable(
-                    "tokens cannot be verified now: the keys of their issuer are not available"
-                        .into(),
-                )),
+                Looked::UnknownKey(issuer) => AuthOutcome::Refused(unknown_key(&issuer)),
+                Looked::NoKeys(_) => AuthOutcome::Refused(no_keys()),
             }
         }))
     }
@@ -371,13 +368,30 @@ impl Inner {
     }
 }
 
+/// Returns the error for a token of a key that the issuer is not known to have.
+fn unknown_key(issuer: &Issuer) -> AuthError {
+    match issuer.is_outdated() {
+        true => no_keys(),
+        false => refused(UNKNOWN_KEY),
+    }
+}
+
+fn no_keys() -> AuthError {
+    AuthError::Unavailable(
+        "tokens cannot be verified now: the keys of their issuer are not available".into(),
+    )
+}
+
 /// Returns true for API keys, which are not sent to an issuer.
 fn is_api_key(text: &str) -> bool {
     text.starts_with(crate::auth::api_key::PREFIX)
 }
 
 pub(super) fn refused(fault: TokenError) -> AuthError {
-    AuthError::Invalid(fault.0.into())
+    match fault {
+        EXPIRED => AuthError::Expired,
+        fault => AuthError::Invalid(fault.0.into()),
+    }
 }
 
 /// Collects words from several claims: strings or lists of strings, split at spaces where the claim allows it.

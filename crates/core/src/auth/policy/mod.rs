@@ -68,6 +68,8 @@ pub struct Policy {
     read: Names,
     write: Names,
     strict: bool,
+    /// Settings that it was compiled from.
+    config: PolicyConfig,
     /// Unique number of this policy in the process, so that results cached for one policy are not used for another.
     edition: u64,
     classes: Mutex<HashMap<Box<[u64]>, Arc<Class>>>,
@@ -164,9 +166,15 @@ impl Policy {
             read: Names::read("policy.read", &config.read)?.unwrap_or_default(),
             write: Names::read("policy.write", &config.write)?.unwrap_or_default(),
             strict: config.strict_classification,
+            config: config.clone(),
             edition: EDITIONS.fetch_add(1, Ordering::Relaxed),
             classes: Mutex::default(),
         })
+    }
+
+    /// Returns true if another policy has the same rules.
+    pub fn has_rules_of(&self, other: &Self) -> bool {
+        self.config == other.config
     }
 
     /// Classifies a tool. `said` is its own read-only hint.

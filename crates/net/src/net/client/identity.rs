@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
@@ -12,6 +12,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::ClientError;
+use crate::environment::FileStamp;
 
 /// Minimum interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
@@ -32,9 +33,6 @@ fn parse(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, ClientError> {
     CertifiedKey::from_der(chain, key, &provider).map_err(ClientError::Certificate)
 }
 
-/// When files were written last, and how long they are.
-type Stamps = [Option<(SystemTime, u64)>; 2];
-
 /// A client certificate in files. Handshakes check for changes at most every ten seconds.
 pub(super) struct IdentityFiles {
     certificate: PathBuf,
@@ -44,14 +42,14 @@ pub(super) struct IdentityFiles {
 
 struct Current {
     identity: Arc<CertifiedKey>,
-    stamps: Stamps,
+    stamps: [Option<FileStamp>; 2],
     checked: Instant,
 }
 
 impl IdentityFiles {
     pub(super) fn read(certificate: &Path, key: &Path) -> Result<Self, ClientError> {
         // Before the contents, so that a file that changes meanwhile is read again.
-        let stamps = [certificate, key].map(stamp);
+        let stamps = [certificate, key].map(FileStamp::of);
         Ok(Self {
             current: Mutex::new(Current {
                 identity: Arc::new(read(certificate, key)?),
@@ -70,7 +68,7 @@ impl IdentityFiles {
             return Arc::clone(&current.identity);
         }
         current.checked = now;
-        let stamps = [&*self.certificate, &*self.key].map(stamp);
+        let stamps = [&*self.certificate, &*self.key].map(FileStamp::of);
         if stamps != current.stamps {
             current.stamps = stamps;
             let certificate = self.certificate.display();
@@ -87,11 +85,6 @@ impl IdentityFiles {
         }
         Arc::clone(&current.identity)
     }
-}
-
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let file = std::fs::metadata(path).ok()?;
-    Some((file.modified().ok()?, file.len()))
 }
 
 fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, ClientError> {

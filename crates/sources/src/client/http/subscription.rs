@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use super::super::lifecycle::{self, DiscoveryOutcome};
+use super::super::listener::METHOD_NOT_FOUND;
 use super::super::shared::Shared;
 use super::super::wire::{self, Incoming};
 use super::super::{ClientError, DISCOVER, LISTEN, Params, ServerInfo};
@@ -30,6 +31,9 @@ pub(in super::super) struct Subscription {
     pub(in super::super) notices: Vec<(&'static str, Option<String>)>,
 }
 
+const FORGOTTEN: &str = "it does not know the session any more";
+/// Timeout of the `ping` that shows whether a session still exists.
+const PINGS: Duration = Duration::from_secs(10);
 /// Maximum pause before the `GET` stream is opened again after its request was rejected.
 const REJECTED_MAX: Duration = Duration::from_secs(300);
 
@@ -71,6 +75,13 @@ impl Link {
             let mut is_rejected = false;
             let answer = self.client.open(outgoing).await;
             opened.notify_one();
+            let is_bad = answer
+                .as_ref()
+                .is_ok_and(|answer| answer.status == StatusCode::BAD_REQUEST);
+            if is_bad && was_open && self.has_lost_session(&shared).await {
+                shared.close(&ClientError::Gone(FORGOTTEN.to_owned()));
+                return;
+            }
             match answer {
                 Ok(answer) if answer.status.is_success() => {
                     failures = 0;
@@ -89,8 +100,7 @@ impl Link {
                 // this counts only after it was open.
                 Ok(answer) if answer.status == StatusCode::NOT_FOUND && was_open => {
                     // Requests in progress may have been executed.
-                    let why = "it does not know the session any more".to_owned();
-                    shared.close(&ClientError::Gone(why));
+                    shared.close(&ClientError::Gone(FORGOTTEN.to_owned()));
                     return;
                 }
                 Ok(answer) if has_no_stream(answer.status) => return,
@@ -106,6 +116,30 @@ impl Link {
                 false => RETRY_MAX,
             };
             tokio::time::sleep(pause.min(pause_max)).await;
+        }
+    }
+
+    /// Returns true if the server has lost the session, and reports that by status 400. The specification demands 404,
+    /// but many servers copy an example that has 400. A `ping` is then rejected too.
+    pub(in super::super) async fn has_lost_session(self: &Arc<Self>, shared: &Arc<Shared>) -> bool {
+        if !self.has_session() {
+            return false;
+        }
+        let Ok(mut expected) = shared.expect(None) else {
+            return false;
+        };
+        let message = wire::request(expected.id, "ping", &Params::new()).into();
+        let asked = async {
+            self.exchange(message, Some(expected.id), HeaderInfo::default(), shared)
+                .await?;
+            expected.response().await
+        };
+        match tokio::time::timeout(PINGS, Box::pin(asked)).await {
+            Ok(Err(ClientError::SessionEnded)) => true,
+            // It has read the request, so the session exists.
+            Ok(Err(ClientError::Rpc(error))) if error.code == METHOD_NOT_FOUND => false,
+            Ok(Err(error)) => error.status() == Some(400),
+            Ok(Ok(_)) | Err(_) => false,
         }
     }
 

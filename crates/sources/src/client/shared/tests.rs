@@ -1,3 +1,4 @@
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -333,4 +334,26 @@ async fn a_stream_that_is_not_of_one_connection_is_heard_by_nobody() {
     wire.shared.unbind();
     wire.is_heard_by_nobody(&[&alice]).await;
     assert!(!wire.shared.is_hindered(), "a new connection is no better");
+}
+
+#[tokio::test]
+async fn a_server_that_reads_no_responses_gets_only_so_many() {
+    let connection = ServerConnection::new();
+    let begun = Arc::new(AtomicUsize::new(0));
+    for id in 0..2 * REPLIES_MAX {
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
+        for incoming in wire::read(message.as_bytes()).expect("a message") {
+            let begun = Arc::clone(&begun);
+            connection.shared.take(incoming, None, || {
+                Arc::new(move |_| {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    Box::pin(std::future::pending::<()>())
+                })
+            });
+        }
+    }
+    assert_eq!(connection.shared.replies.available_permits(), 0);
+    while begun.load(Ordering::Relaxed) < REPLIES_MAX {
+        tokio::task::yield_now().await;
+    }
 }

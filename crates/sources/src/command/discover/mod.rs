@@ -16,6 +16,7 @@ use super::config::{CommandLimits, CommandSourceConfig, CommandToolConfig};
 use super::run::{Program, RunError};
 use crate::catalog::path_deserializer;
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
+use crate::source::parts::SourceParts;
 
 /// Parameters of a discovery.
 #[derive(Clone, Debug)]
@@ -309,7 +310,10 @@ impl Search<'_> {
         let tool = described(&name, &self.argv0, words, about, help);
         let checked = path_deserializer::read::<CommandToolConfig>(&tool)
             .map_err(|misfit| misfit.cause.to_string())
-            .and_then(|config| CommandTool::new(self.source, &config, "").map(drop));
+            .and_then(|config| {
+                let parts = SourceParts::default();
+                CommandTool::new(self.source, &config, "", &parts).map(drop)
+            });
         match checked {
             Ok(()) => self.tools.push(tool),
             Err(problem) => self.left_out.push(format!("{called}: {problem}")),

@@ -52,6 +52,37 @@ async fn a_list_with_more_pages_than_are_read_says_that_it_is_truncated() {
 }
 
 #[tokio::test]
+async fn parts_of_responses_keep_all_digits_of_their_numbers() {
+    let (server, seen) = serve(|request| {
+        let next = match request.contains("after=") {
+            false => "98765432109876543210",
+            true => "null",
+        };
+        let body = format!(r#"{{"items": [{{"id": 20000000000000000001}}, "a"], "next": {next}}}"#);
+        response("200 OK\r\ncontent-type: application/json", body.as_bytes())
+    })
+    .await;
+    let structured = async |tool: Value| {
+        let output = call(&self::tool(server, tool), json!({})).await;
+        output.expect("a result").structured
+    };
+    let pages = json!({"pages": {"items": "/items", "next": "/next", "query": "after"}});
+    let item = r#"{"id":20000000000000000001}"#;
+    let all = format!(r#"{{"items":[{item},"a",{item},"a"]}}"#);
+    assert_eq!(structured(pages).await, Some(all));
+    assert!(lines(&seen)[1].contains("after=98765432109876543210"));
+    let pointer = json!({"response": {"pointer": "/items/0"}});
+    assert_eq!(structured(pointer).await.as_deref(), Some(item));
+    let template = json!({"response": {"template": "{{ body.items[0].id }} {{ body.items[1] }}"}});
+    let output = call(&tool(server, template), json!({})).await;
+    let text = output.expect("a result").content;
+    assert_eq!(
+        text,
+        OutputContent::Text("20000000000000000001 a".to_owned())
+    );
+}
+
+#[tokio::test]
 async fn pages_are_read_as_the_type_that_is_configured() {
     let (server, _) = serve(|_| response("200 OK\r\ncontent-type: text/plain", b"[1]")).await;
     let pages = json!({"pages": {"items": ""}, "response": {"as": "json"}});

@@ -123,7 +123,7 @@ impl Tool for UpstreamTool {
             };
             let called: Result<Called<'_>, _> = serde_json::from_str(result.get());
             let end = match &called {
-                Ok(called) if called.is_error => RequestOutcome::ToolError,
+                Ok(called) if called.is_error == Some(true) => RequestOutcome::ToolError,
                 Ok(_) => RequestOutcome::Well,
                 Err(_) => RequestOutcome::Misread,
             };
@@ -141,10 +141,11 @@ impl Tool for UpstreamTool {
 }
 
 fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
-    let mut output = match called.content[..] {
+    let content = called.content.unwrap_or_default();
+    let mut output = match content[..] {
         [only] if let Some(text) = plain_text(only) => Output::text(text),
         _ => {
-            let blocks = called.content.iter().map(|block| {
+            let blocks = content.iter().map(|block| {
                 let mut block = block_of(block);
                 links.rename(&mut block, principal);
                 block
@@ -153,16 +154,21 @@ fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
         }
     };
     output.structured = called.structured_content.map(|json| json.get().to_owned());
-    output.is_error = called.is_error;
-    let meta = called.meta.map(|mut meta| {
-        meta.remove("io.modelcontextprotocol/serverInfo");
-        // Tasks of the upstream are not visible here.
-        meta.remove("io.modelcontextprotocol/related-task");
-        links.rename_view(&mut meta);
-        meta
-    });
-    output.meta = meta.filter(|meta| !meta.is_empty()).map(Box::new);
+    output.is_error = called.is_error == Some(true);
+    let mut meta = called.meta.and_then(own_meta);
+    if let Some(meta) = &mut meta {
+        links.rename_view(meta);
+    }
+    output.meta = meta.map(Box::new);
     output
+}
+
+/// Returns the `_meta` of a result without the members about the connection to the upstream; `None` if nothing is left.
+fn own_meta(mut meta: Map<String, Value>) -> Option<Map<String, Value>> {
+    meta.remove("io.modelcontextprotocol/serverInfo");
+    // Tasks of the upstream are not visible here.
+    meta.remove("io.modelcontextprotocol/related-task");
+    (!meta.is_empty()).then_some(meta)
 }
 
 pub(super) fn message_of(upstream: &str, error: &CallError) -> String {
@@ -323,6 +329,8 @@ impl Prompt for UpstreamPrompt {
             description: Option<String>,
             #[serde(borrow)]
             messages: Vec<Message<'a>>,
+            #[serde(rename = "_meta")]
+            meta: Option<Map<String, Value>>,
         }
         #[derive(Deserialize)]
         struct Message<'a> {
@@ -367,6 +375,7 @@ impl Prompt for UpstreamPrompt {
                 }
             });
             let mut output = PromptOutput::new(messages.collect::<Vec<_>>());
+            output.meta = got.meta.and_then(own_meta);
             if let Some(description) = got.description {
                 output = output.with_description(description);
             }
@@ -405,8 +414,7 @@ async fn complete(
         #[serde(default)]
         values: Vec<String>,
         total: Option<usize>,
-        #[serde(default)]
-        has_more: bool,
+        has_more: Option<bool>,
     }
     let mut params = Params::new().with("ref", reference).with(
         "argument",
@@ -432,6 +440,6 @@ async fn complete(
     } = completed.completion;
     let mut completions = Completions::new(values);
     completions.total = total;
-    completions.has_more = has_more;
+    completions.has_more = has_more == Some(true);
     Ok(completions)
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::{ComponentSourceConfig, collect};
 use crate::catalog::{CallContext, Output, OutputContent, Tool};
-use crate::source::builder::BuiltSource;
-use crate::source::config::{SourceConfig, offered};
+use crate::source::builder::{BuiltSource, SourceBuilder};
 
 /// Returns a source of one component with these settings.
 pub(super) fn collected(text: &str, settings: Value) -> BuiltSource {
@@ -22,10 +22,10 @@ pub(super) fn collected(text: &str, settings: Value) -> BuiltSource {
 
 fn of_file(path: &Path, mut settings: Value) -> BuiltSource {
     settings["path"] = path.to_str().expect("UTF-8").into();
-    let source: SourceConfig =
-        serde_json::from_value(json!({"name": "c", "component": settings})).expect("a source");
-    let mut all = offered(&[source], &Tokens::default()).expect("a thread");
-    all.remove(0)
+    let component: ComponentSourceConfig = serde_json::from_value(settings).expect("a source");
+    let mut builder = SourceBuilder::new("c", "sources[0]", None);
+    collect(&component, "c", &mut builder);
+    builder.finish()
 }
 
 pub(super) fn plain(settings: Value) -> BuiltSource {

@@ -333,12 +333,13 @@ fn bars(other: Tag, tag: Tag) -> bool {
     }
 }
 
-/// Returns true if a link target is not navigable.
+/// Returns true if a link target is not navigable. Control characters do not count, since [`address`] removes them.
 fn leads_nowhere(address: &str) -> bool {
     let scheme = address.split(':').next().unwrap_or_default();
+    let plain = || scheme.chars().filter(|c| !c.is_control());
     ["javascript", "data", "vbscript"]
         .iter()
-        .any(|nowhere| scheme.eq_ignore_ascii_case(nowhere))
+        .any(|nowhere| plain().map(|c| c.to_ascii_lowercase()).eq(nowhere.chars()))
 }
 
 /// Encodes a link target so that it cannot end early.

@@ -76,12 +76,22 @@ struct Main {
 #[derive(Default)]
 struct GlobalAttributes {
     hidden: bool,
+    /// True if its style makes it invisible. Scripts often show such elements later.
+    unseen: bool,
     aside: bool,
     main: bool,
 }
 
 impl Reader {
     fn read(&mut self, token: Token<'_>) {
+        if let Some((Tag::P, _)) = self.skipped {
+            // The end tag of a paragraph is optional.
+            let ends = matches!(&token, Token::Start { tag, .. } | Token::End(tag) if tag.ends_paragraph());
+            if !ends {
+                return;
+            }
+            self.skipped = None;
+        }
         if let Some((skipped, depth)) = &mut self.skipped {
             match token {
                 Token::Start {
@@ -108,8 +118,9 @@ impl Reader {
 
     fn start(&mut self, tag: Tag, attributes: Attributes<'_>, closes_itself: bool) {
         let standing = GlobalAttributes::of(attributes);
+        let can_be_skipped = tag.always_ends() || tag == Tag::P;
         let is_left_out = tag.is_unread()
-            || (tag.always_ends() && standing.hidden)
+            || (can_be_skipped && (standing.hidden || (self.choosy && standing.unseen)))
             || (self.choosy && (tag.is_aside() || (tag.always_ends() && standing.aside)));
         if is_left_out {
             if !closes_itself || tag.is_raw() {
@@ -176,7 +187,13 @@ impl Reader {
             Tag::Td => self.markdown.cell(),
             Tag::P | Tag::Dt | Tag::Main => self.markdown.block(2),
             Tag::Dd => self.markdown.detail(),
-            Tag::Aside | Tag::Block | Tag::Div | Tag::Footer | Tag::Nav | Tag::Xmp => {
+            Tag::Aside
+            | Tag::Block
+            | Tag::Div
+            | Tag::Footer
+            | Tag::Nav
+            | Tag::Section
+            | Tag::Xmp => {
                 self.markdown.block(1);
             }
             _ => {}
@@ -186,7 +203,14 @@ impl Reader {
     fn end(&mut self, tag: Tag) {
         match tag {
             Tag::P | Tag::Dt | Tag::Main => self.markdown.block(2),
-            Tag::Dd | Tag::Aside | Tag::Block | Tag::Div | Tag::Footer | Tag::Nav | Tag::Xmp => {
+            Tag::Dd
+            | Tag::Aside
+            | Tag::Block
+            | Tag::Div
+            | Tag::Footer
+            | Tag::Nav
+            | Tag::Section
+            | Tag::Xmp => {
                 self.markdown.block(1);
             }
             _ => self.markdown.end(tag),
@@ -227,6 +251,8 @@ impl GlobalAttributes {
             let is = |other: &str| name.eq_ignore_ascii_case(other);
             if is("hidden") || (is("aria-hidden") && value.eq_ignore_ascii_case("true")) {
                 standing.hidden = true;
+            } else if is("style") {
+                standing.unseen = is_unseen(&value);
             } else if is("role") {
                 standing.main = value.eq_ignore_ascii_case("main");
                 standing.aside = ["navigation", "contentinfo", "complementary", "search"]
@@ -236,6 +262,21 @@ impl GlobalAttributes {
         });
         standing
     }
+}
+
+/// Returns true for a style that makes an element invisible.
+fn is_unseen(style: &str) -> bool {
+    style.split(';').any(|declaration| {
+        let Some((name, value)) = declaration.split_once(':') else {
+            return false;
+        };
+        let value = value.split(['!', ' ']).find(|word| !word.is_empty());
+        let is = |wanted: [&str; 2]| {
+            name.trim().eq_ignore_ascii_case(wanted[0])
+                && value.is_some_and(|value| value.trim().eq_ignore_ascii_case(wanted[1]))
+        };
+        is(["display", "none"]) || is(["visibility", "hidden"])
+    })
 }
 
 #[cfg(test)]
@@ -314,6 +355,10 @@ mod tests {
             "<a href='javascript:alert(1)'>a</a> <a>b</a> <a name=c></a>",
             "a b",
         );
+        check(
+            "<a href='Java\nscript:a()'>a</a> <a href='&#9;java&#10;script:a()'>b</a> <img src='da\tta:x' alt=c>",
+            "a b c",
+        );
         check("<a href=1>one<a href=2>two</a>", "[one](1)[two](2)");
         check(
             "<img src=a.png alt='A  picture'><img src=b.png><img src='data:x' alt=none>",
@@ -376,7 +421,24 @@ mod tests {
         );
         check("<footer>only this</footer>", "only this");
         check("<nav>never ends <p>text", "never ends\n\ntext");
-        check("<p hidden>a</p>", "a");
+    }
+
+    #[test]
+    fn hidden_elements_are_left_out() {
+        for hidden in [
+            "<p hidden>a</p>b",
+            "<p hidden>a <b>b</b><p>b",
+            "<div><p aria-hidden=true>a</div>b",
+            "<h2 hidden>a</h2>b",
+            "<section hidden><p>a<p>a<article>a</article></section>b",
+            "<div style='color: red; DISPLAY : none !important'>a<div>a</div></div>b",
+            "<p style=visibility:hidden>a</p>b",
+        ] {
+            check(hidden, "b");
+        }
+        check("<p style='display: block; x: none'>a", "a");
+        // A script may show it.
+        check("<div style='display:none'>only this</div>", "only this");
     }
 
     #[test]

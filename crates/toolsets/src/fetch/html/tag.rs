@@ -48,7 +48,9 @@ pub(super) enum Tag {
     Ul,
     Video,
     Xmp,
-    /// A block without specific Markdown.
+    /// A block without specific Markdown, whose end tag is mandatory.
+    Section,
+    /// A block without specific Markdown, whose end tag is optional or often missing.
     Block,
     Other,
 }
@@ -111,10 +113,10 @@ impl Tag {
             b"ul" | b"menu" => Self::Ul,
             b"video" => Self::Video,
             b"xmp" => Self::Xmp,
-            b"address" | b"article" | b"body" | b"caption" | b"center" | b"details" | b"dl"
-            | b"dir" | b"fieldset" | b"figcaption" | b"figure" | b"form" | b"header"
-            | b"hgroup" | b"html" | b"legend" | b"optgroup" | b"option" | b"search"
-            | b"section" | b"summary" | b"tbody" | b"tfoot" | b"thead" => Self::Block,
+            b"address" | b"article" | b"details" | b"dl" | b"fieldset" | b"figcaption"
+            | b"figure" | b"header" | b"hgroup" | b"search" | b"section" => Self::Section,
+            b"body" | b"caption" | b"center" | b"dir" | b"form" | b"html" | b"legend"
+            | b"optgroup" | b"option" | b"summary" | b"tbody" | b"tfoot" | b"thead" => Self::Block,
             _ => Self::Other,
         }
     }
@@ -171,11 +173,42 @@ impl Tag {
                 | Self::Div
                 | Self::Main
                 | Self::Ol
+                | Self::B
+                | Self::Code
+                | Self::Del
+                | Self::Em
+                | Self::H(_)
                 | Self::Pre
+                | Self::Section
                 | Self::Span
                 | Self::Table
                 | Self::Ul
         ) || self.is_unread()
             || self.is_aside()
+    }
+
+    /// Returns true if its tags end a paragraph that is open.
+    pub(super) fn ends_paragraph(self) -> bool {
+        matches!(
+            self,
+            Self::Block
+                | Self::Blockquote
+                | Self::Dd
+                | Self::Div
+                | Self::Dt
+                | Self::H(_)
+                | Self::Hr
+                | Self::Li
+                | Self::Main
+                | Self::Ol
+                | Self::P
+                | Self::Pre
+                | Self::Section
+                | Self::Table
+                | Self::Td
+                | Self::Tr
+                | Self::Ul
+                | Self::Xmp
+        ) || self.is_aside()
     }
 }

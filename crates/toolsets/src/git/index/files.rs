@@ -4,9 +4,9 @@ use std::io::{self, Read};
 
 use gix::ObjectId;
 use gix::bstr::BStr;
-use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
 use gix::index::entry::Stat;
 
+use super::super::convert::{Converter, Purpose};
 use super::super::repository::{OpenRepository, ResultContext};
 use super::super::tree::{Mode, Version};
 use super::super::worktree::{FileKind, Worktree};
@@ -18,7 +18,7 @@ pub(in super::super) struct Files<'a> {
     place: &'a OpenRepository<'a>,
     index: &'a Index,
     worktree: &'a Worktree,
-    pipeline: gix::filter::Pipeline<'a>,
+    converter: Converter<'a>,
     stat_options: gix::index::entry::stat::Options,
     /// True if the file system supports executable bits.
     has_modes: bool,
@@ -30,17 +30,12 @@ impl<'a> Files<'a> {
         index: &'a Index,
         worktree: &'a Worktree,
     ) -> Result<Self, ToolError> {
-        // Only Git's built-in filters are used; configured ones are not trusted.
-        let (pipeline, _) = place
-            .repository
-            .filter_pipeline(None)
-            .doing("read the attributes")?;
         let snapshot = place.repository.config_snapshot();
         Ok(Self {
             place,
             index,
             worktree,
-            pipeline,
+            converter: Converter::new(place)?,
             stat_options: place
                 .repository
                 .stat_options()
@@ -76,7 +71,7 @@ impl<'a> Files<'a> {
         {
             return Ok(Some(staged.version));
         }
-        match self.read(path)? {
+        match self.read(path, Purpose::Compare)? {
             None => Ok(None),
             Some(Piece::Whole { bytes, .. }) => {
                 let hash = self.place.repository.object_hash();
@@ -97,7 +92,7 @@ impl<'a> Files<'a> {
         path: &BStr,
         staged: Option<&IndexEntry>,
     ) -> Result<Option<(Mode, Stat, Vec<u8>)>, ToolError> {
-        match self.read(path)? {
+        match self.read(path, Purpose::Store)? {
             None => Ok(None),
             Some(Piece::Whole { mode, stat, bytes }) => {
                 Ok(Some((self.mode(mode, staged), stat, bytes)))
@@ -114,7 +109,7 @@ impl<'a> Files<'a> {
         &mut self,
         path: &BStr,
     ) -> Result<Option<Vec<u8>>, ToolError> {
-        match self.read(path)? {
+        match self.read(path, Purpose::Compare)? {
             None => Ok(Some(Vec::new())),
             Some(Piece::Whole { bytes, .. }) => Ok(Some(bytes)),
             Some(Piece::TooLarge) => Ok(None),
@@ -131,7 +126,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn read(&mut self, path: &BStr) -> Result<Option<Piece>, ToolError> {
+    fn read(&mut self, path: &BStr, purpose: Purpose) -> Result<Option<Piece>, ToolError> {
         let content = match self.worktree.read(path, self.place.limits().file_bytes) {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(None),
@@ -148,21 +143,9 @@ impl<'a> Files<'a> {
             let bytes = content.bytes;
             return Ok(Some(Piece::Whole { mode, stat, bytes }));
         }
-        let name = gix::path::from_bstr(path).doing("name a file")?;
-        let converted = self
-            .pipeline
-            .convert_to_git(&*content.bytes, &name, &self.index.file)
-            .doing(&format!("convert the file '{path}' by its attributes"))?;
-        let bytes = match converted {
-            ToGitOutcome::Unchanged(_) => None,
-            ToGitOutcome::Buffer(bytes) => Some(bytes.to_vec()),
-            ToGitOutcome::Process(_) => {
-                return Err(ToolError::internal(
-                    "a program would have been run as a filter",
-                ));
-            }
-        };
-        let bytes = bytes.unwrap_or(content.bytes);
+        let bytes = self
+            .converter
+            .stored_form(path, content.bytes, &self.index.file, purpose)?;
         Ok(Some(Piece::Whole { mode, stat, bytes }))
     }
 

@@ -322,6 +322,33 @@ async fn an_unknown_key_is_asked_for_once_in_a_while_and_known_ones_do_not_wait(
     .await;
 }
 
+/// A client that is told that its valid token is invalid asks its user to log in.
+#[tokio::test]
+async fn an_unknown_key_is_no_fault_of_the_token_while_the_issuer_is_down() {
+    let site = Site::start().await;
+    let (old, new) = (Signer::ed25519("old"), Signer::ed25519("new"));
+    let url = site.url.clone();
+    let tokens = tokens(|c| {
+        c.jwks_url = Some(format!("{url}/keys"));
+        c.issuer = Some(url);
+    });
+    site.put("/keys", 200, set_of(&[&old]));
+    let (old, rotated) = (old.token(&site.claims()), new.token(&site.claims()));
+    kept_up(&tokens, async {
+        assert_eq!(fault(settled(judged(&tokens, &old)).await), None);
+        site.put("/keys", 502, "");
+        // The first token has the keys fetched, the second one comes too soon for that.
+        for _ in 0..2 {
+            match settled(judged(&tokens, &rotated)).await {
+                AuthOutcome::Refused(AuthError::Unavailable(_)) => {}
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(fault(judged(&tokens, &old)), None);
+        }
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn keys_are_stale_for_a_day_and_no_longer() {
     let signer = Signer::ed25519("1");

@@ -1,0 +1,96 @@
+//! Settings of a check. It may run as another user than the server, who could not write to files of the check.
+
+use std::io;
+use std::path::Path;
+
+use super::error::AppError;
+#[cfg(feature = "sources")]
+use super::items::unusable;
+use crate::audit::AuditError;
+use crate::config::Config;
+#[cfg(feature = "sources")]
+use crate::source::ArtifactError;
+
+/// Removes the files and folders that do not exist from the settings, after checking that they could be created.
+///
+/// # Errors
+///
+/// The audit log or the folder of artifacts cannot be created.
+pub(super) fn without_new_files(config: &mut Config) -> Result<(), AppError> {
+    if let Some(path) = config.audit.file.take_if(|path| !path.exists()) {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        check_creation(folder.unwrap_or(Path::new(".")))
+            .map_err(|source| AuditError::Open { path, source })?;
+        // Nothing is written, but records may be required.
+        config.audit.stderr = true;
+    }
+    let is_new = |path: &Path| !path.exists();
+    config.upstreams_folder.take_if(|path| is_new(path));
+    #[cfg(feature = "sources")]
+    if let Some(path) = config.artifacts.folder.take_if(|path| is_new(path)) {
+        let parents = path.ancestors().find(|parent| parent.exists());
+        let parent = parents.unwrap_or(Path::new("."));
+        check_creation(parent).map_err(|error| {
+            unusable(ArtifactError {
+                setting: "folder".to_owned(),
+                problem: error.to_string(),
+            })
+        })?;
+    }
+    Ok(())
+}
+
+/// Checks that something can be created in a folder.
+fn check_creation(folder: &Path) -> io::Result<()> {
+    let probe = folder.join(format!(".longshore-check-{}", std::process::id()));
+    std::fs::create_dir(&probe)?;
+    std::fs::remove_dir(&probe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_creates_nothing_and_finds_what_cannot_be_created() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("there.log"), "").expect("written");
+        let mut config = Config::default();
+        config.audit.file = Some(path("audit.log"));
+        config.audit.required = true;
+        config.upstreams_folder = Some(path("cache"));
+        without_new_files(&mut config).expect("they can be created");
+        assert_eq!(
+            (config.audit.file.take(), config.upstreams_folder),
+            (None, None)
+        );
+        assert!(!config.audit.lacks_a_place());
+        let left = std::fs::read_dir(folder.path()).expect("a folder");
+        assert_eq!(left.count(), 1);
+
+        config = Config::default();
+        config.audit.file = Some(path("there.log"));
+        without_new_files(&mut config).expect("it exists");
+        assert_eq!(config.audit.file, Some(path("there.log")));
+        config.audit.file = Some(path("missing/audit.log"));
+        let error = without_new_files(&mut config).expect_err("there is no folder");
+        assert!(error.to_string().contains("missing/audit.log"), "{error}");
+    }
+
+    #[cfg(feature = "sources")]
+    #[test]
+    fn a_new_folder_of_artifacts_is_checked_at_its_parent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = Config::default();
+        config.artifacts.folder = Some(folder.path().join("a/b"));
+        without_new_files(&mut config).expect("it can be created");
+        assert_eq!(config.artifacts.folder, None);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        config.artifacts.folder = Some(file.join("b"));
+        assert!(without_new_files(&mut config).is_err());
+    }
+}
