@@ -8,8 +8,8 @@ use std::time::Duration;
 use longshore::catalog::CatalogError;
 use longshore::{
     Annotations, App, AppError, CacheScope, CallContext, Harness, Icon, Parameters,
-    ResourceContents, ResourceDefinition, ResourceError, Role, StaticResource, resource_fn,
-    template_fn,
+    PromptDefinition, PromptError, ResourceContents, ResourceDefinition, ResourceError, Role,
+    StaticResource, prompt_fn, resource_fn, template_fn,
 };
 use serde_json::{Value, json};
 
@@ -645,5 +645,43 @@ fn cache_04_what_not_everybody_may_read_is_public_to_no_cache_outside() {
             .result();
         assert_eq!(read["contents"][0]["text"], "1", "it is shared here");
         assert_eq!(read["cacheScope"], "private");
+    }
+}
+
+// === Errors ===
+
+#[test]
+fn errors_that_were_not_written_for_the_caller_are_masked_if_a_setting_says_so() {
+    async fn lost() -> std::io::Result<String> {
+        std::fs::read_to_string("/nonexistent")
+    }
+    let responses = |masked: bool| {
+        let lost_prompt = PromptDefinition::new("lost");
+        let server = Serve::new()
+            .app(|app| {
+                app.resource(resource_fn(definition("test://lost"), |_| async {
+                    Ok::<_, ResourceError>(lost().await?)
+                }))
+                .resource(resource_fn(definition("test://broken"), |_| async {
+                    Err::<String, _>(ResourceError::new("the disk is on fire"))
+                }))
+                .prompt(prompt_fn(lost_prompt, |_, _| async {
+                    Ok::<_, PromptError>(lost().await?)
+                }))
+            })
+            .configured(|c| c.server.mask_errors = masked)
+            .start();
+        let read = |uri| stateless_read(&server, uri)["error"]["message"].to_string();
+        let prompt = Stateless::new("prompts/get", json!({"name": "lost"})).send(&server);
+        let prompt = prompt.json()["error"]["message"].to_string();
+        [read("test://lost"), read("test://broken"), prompt]
+    };
+    let [read, written, prompt] = responses(false);
+    assert!(read.contains("No such file"), "{read}");
+    assert!(prompt.contains("No such file"), "{prompt}");
+    let [masked_read, masked_written, masked_prompt] = responses(true);
+    assert_eq!(masked_written, written);
+    for masked in [masked_read, masked_prompt] {
+        assert!(!masked.contains("No such file"), "{masked}");
     }
 }

@@ -267,6 +267,8 @@ pub struct PromptError {
     kind: PromptErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// Converted from the error of another library.
+    foreign: bool,
 }
 
 /// Kind of a [`PromptError`].
@@ -315,6 +317,7 @@ impl PromptError {
             kind,
             message: message.into(),
             source: None,
+            foreign: false,
         }
     }
 
@@ -328,6 +331,22 @@ impl PromptError {
     /// The message.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Returns true if the message is that of a converted error (`?`), which was not written for the caller.
+    /// `server.mask_errors` hides such messages.
+    pub fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
+    /// Turns a converted error into a fault, whose message only the log has, if `hides` is set.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn masked(mut self, hides: bool) -> Self {
+        if hides && self.foreign {
+            self.kind = PromptErrorKind::Internal;
+        }
+        self
     }
 
     /// Kind of a [`PromptError`].
@@ -364,7 +383,12 @@ impl PromptError {
                     }
                     _ => PromptErrorKind::Failed,
                 };
-                Self::of(kind, error.to_string()).caused_by(error)
+                let of_error = Self {
+                    // Errors of client requests are shown to the caller.
+                    foreign: kind == PromptErrorKind::Failed && !error.is::<ClientRequestError>(),
+                    ..Self::of(kind, error.to_string())
+                };
+                of_error.caused_by(error)
             }
         }
     }

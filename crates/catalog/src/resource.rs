@@ -261,6 +261,8 @@ pub struct ResourceError {
     kind: ResourceErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// Converted from the error of another library.
+    foreign: bool,
 }
 
 /// Kind of a [`ResourceError`].
@@ -309,6 +311,7 @@ impl ResourceError {
             kind,
             message: message.into(),
             source: None,
+            foreign: false,
         }
     }
 
@@ -322,6 +325,22 @@ impl ResourceError {
     /// The message.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Returns true if the message is that of a converted error (`?`), which was not written for the caller.
+    /// `server.mask_errors` hides such messages.
+    pub fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
+    /// Turns a converted error into a fault, whose message only the log has, if `hides` is set.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn masked(mut self, hides: bool) -> Self {
+        if hides && self.foreign {
+            self.kind = ResourceErrorKind::Internal;
+        }
+        self
     }
 
     /// Kind of a [`ResourceError`].
@@ -358,7 +377,12 @@ impl ResourceError {
                     }
                     _ => ResourceErrorKind::Failed,
                 };
-                Self::of(kind, error.to_string()).caused_by(error)
+                let of_error = Self {
+                    // Errors of client requests are shown to the caller.
+                    foreign: kind == ResourceErrorKind::Failed && !error.is::<ClientRequestError>(),
+                    ..Self::of(kind, error.to_string())
+                };
+                of_error.caused_by(error)
             }
         }
     }

@@ -211,6 +211,7 @@ pub(super) fn complete(
         revision: caller.revision,
         snapshot: Arc::clone(&snapshot),
         hides,
+        masks_errors: server.config.mask_errors,
     };
     let context = caller.context(
         headers,
@@ -253,6 +254,7 @@ struct CompletionResponder {
     snapshot: Arc<Snapshot>,
     /// `None` if the policy hides no resource.
     hides: Option<ValueFilter>,
+    masks_errors: bool,
 }
 
 /// Removes suggestions that lead to resources which the caller may not read.
@@ -280,7 +282,7 @@ impl CompletionResponder {
     fn conclude<E>(
         &self,
         outcome: CallOutcome<Result<Completions, E>>,
-        failed: impl FnOnce(&Self, &E) -> Reply,
+        failed: impl FnOnce(&Self, E) -> Reply,
     ) -> Reply {
         let argument = &*self.argument;
         match outcome {
@@ -294,7 +296,7 @@ impl CompletionResponder {
                 }
                 write(&self.id, &self.snapshot, self.revision, &found)
             }
-            CallOutcome::Done(Err(error)) => failed(self, &error),
+            CallOutcome::Done(Err(error)) => failed(self, error),
             CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(argument, limit_s, "a completion ran out of time");
@@ -313,11 +315,13 @@ impl CompletionResponder {
     }
 }
 
-fn prompt_failed(completing: &CompletionResponder, error: &PromptError) -> Reply {
-    prompts::failed(&completing.id, "completion", &completing.argument, error)
+fn prompt_failed(completing: &CompletionResponder, error: PromptError) -> Reply {
+    let error = error.masked(completing.masks_errors);
+    prompts::failed(&completing.id, "completion", &completing.argument, &error)
 }
 
-fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> Reply {
+fn template_failed(completing: &CompletionResponder, error: ResourceError) -> Reply {
+    let error = error.masked(completing.masks_errors);
     let argument = &*completing.argument;
     let source = causes(error.source());
     match error.kind() {

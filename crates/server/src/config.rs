@@ -61,8 +61,8 @@ pub struct ServerConfig {
     pub batch: BatchPolicy,
     /// Form of the error for invalid arguments.
     pub validation_errors: ValidationErrors,
-    /// Hide errors that were not written for the model: those that a tool propagates with `?`, such as database or
-    /// file system errors. They are logged instead. Messages of `ToolError::new` are always sent.
+    /// Hide errors that were not written for the caller: those that a tool, resource or prompt propagates with `?`, such as
+    /// database or file system errors. They are logged instead. Messages of `ToolError::new` and the like are always sent.
     pub mask_errors: bool,
     /// Handling of requests with an unknown session, or one older than `session_seconds`.
     pub stale_sessions: StaleSessions,

@@ -106,7 +106,10 @@ impl PromptResponder {
                 PromptErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                     missing_capability(&self.id, ability)
                 }
-                _ => failed(&self.id, "prompt", &self.name, &error),
+                _ => {
+                    let error = error.masked(self.server.config.mask_errors);
+                    failed(&self.id, "prompt", &self.name, &error)
+                }
             },
             CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();

@@ -139,7 +139,10 @@ impl ReadResponder {
                 }
                 reply
             }
-            CallOutcome::Done(Err(error)) => self.failed(&error),
+            CallOutcome::Done(Err(error)) => {
+                let hides = self.server.config.mask_errors;
+                self.failed(&error.masked(hides))
+            }
             CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
