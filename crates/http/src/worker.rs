@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use futures_util::FutureExt as _;
 use tokio::net::TcpStream;
 use tokio::runtime::{self, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -355,7 +356,13 @@ async fn sweep(
     loop {
         seconds.tick().await;
         clock.tick();
+        // Seconds that were missed because the thread was busy.
+        while seconds.tick().now_or_never().is_some() {
+            clock.tick();
+        }
         local.update_clock();
+        // What arrived meanwhile is read before anything counts as overdue.
+        tokio::task::yield_now().await;
         let is_short = asked.memory() != Pressure::None;
         let hits = &asked.hits;
         connections.sweep(|state| {
