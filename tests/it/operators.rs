@@ -447,11 +447,11 @@ fn answers_say_how_long_they_took_if_that_is_wanted() {
 #[test]
 fn clients_that_do_not_read_do_not_keep_the_admin_port_from_others() {
     let server = Serve::new().admin().start();
-    let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let request = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
     // More responses than the sockets hold.
     let mut idle: Vec<Connection> = (0..64).map(|_| server.connect_to_admin()).collect();
     for connection in &mut idle {
-        connection.send(request.repeat(200));
+        connection.send(request.repeat(800));
     }
     for _ in 0..3 {
         assert_eq!(get(&mut server.connect_to_admin(), "/readyz").status, 200);

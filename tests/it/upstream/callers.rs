@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use longshore::client::Lifecycle;
 use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
@@ -22,6 +23,7 @@ fn bank(folder: &Path) -> UpstreamConfig {
             case "$line" in
             *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}},"logging":{{}}}},"serverInfo":{{"name":"bank","version":"0"}}}}}}' ;;
             *tools/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"tools":[{{"name":"transfer","inputSchema":{{"type":"object"}}}},{{"name":"wait","inputSchema":{{"type":"object"}}}}]}}}}' ;;
+            *logging/setLevel*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{}}}}' ;;
             *notifications/cancelled*) echo x >> {folder}/cancelled ;;
             *'"transfer"'*) echo x >> {folder}/transfers ;;
             *'"wait"'*)
@@ -34,7 +36,10 @@ fn bank(folder: &Path) -> UpstreamConfig {
         done"#,
         folder = folder.display()
     );
-    stdio(&script)
+    UpstreamConfig {
+        protocol: Lifecycle::Legacy,
+        ..stdio(&script)
+    }
 }
 
 struct Bank {
@@ -197,7 +202,9 @@ fn a_caller_who_answers_by_calling_again_is_asked_and_others_are_not() {
         &mut bank.server.connect(),
         &stateless("bank__wait", BOB).text(),
     ));
-    let questions = asked["inputRequests"].as_object().expect("questions");
+    let questions = asked["inputRequests"]
+        .as_object()
+        .unwrap_or_else(|| panic!("{asked}"));
     let answers: serde_json::Map<_, _> = questions
         .keys()
         .map(|name| (name.clone(), json!({"action": "accept", "content": {}})))
@@ -221,7 +228,9 @@ fn a_caller_who_is_alone_is_asked_and_answers() {
         "{first:?}"
     );
     let asked = &first.last().expect("an answer")["result"];
-    let questions = asked["inputRequests"].as_object().expect("questions");
+    let questions = asked["inputRequests"]
+        .as_object()
+        .unwrap_or_else(|| panic!("{asked}"));
     let answers: serde_json::Map<_, _> = questions
         .keys()
         .map(|name| (name.clone(), json!({"action": "accept", "content": {}})))
