@@ -20,6 +20,7 @@ pub(super) struct InitializeParams<'a> {
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(expecting = "an object")]
 pub(super) struct ClientInfo<'a> {
     #[serde(borrow, default)]
     pub(super) name: Cow<'a, str>,

@@ -295,7 +295,7 @@ impl<'a> Envelope<'a> {
         self.problem.get_or_insert(problem);
     }
 
-    pub(super) fn into_message(self, id_bytes: usize) -> Result<Message<'a>, Malformed<'a>> {
+    pub(super) fn into_message(mut self, id_bytes: usize) -> Result<Message<'a>, Malformed<'a>> {
         let id = self.id.filter(|id| is_id(id) && id.len() <= id_bytes + 2);
         let invalid = |reason| Err(Malformed::invalid(reason, id));
         if let Some(problem) = self.problem {
@@ -329,6 +329,8 @@ impl<'a> Envelope<'a> {
         let Some(method) = string(method) else {
             return invalid("method is a string");
         };
+        // Go clients send a map that is nil as null.
+        self.params.arguments = self.params.arguments.filter(|given| *given != "null");
         Ok(match id {
             Some(id) => Message::Request(Request {
                 id,
