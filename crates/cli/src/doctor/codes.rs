@@ -22,6 +22,7 @@ const CODES: &[(&str, &str, &str)] = &[
     ("programs", "*", "LS-SOURCE-20"),
     ("documentation", "parameters", "LS-DOCS-02"),
     ("documentation", "listing", "LS-DOCS-03"),
+    ("documentation", "model APIs", "LS-DOCS-04"),
     ("documentation", "*", "LS-DOCS-01"),
     ("issuer", "clock", "LS-AUTH-22"),
     ("issuer", "*", "LS-AUTH-21"),
