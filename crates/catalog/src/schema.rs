@@ -35,6 +35,7 @@ mod listed;
 mod mirrored;
 #[cfg(feature = "validation")]
 mod plain;
+mod portable_pattern;
 mod sameness;
 #[cfg(feature = "validation")]
 mod survey;
@@ -45,7 +46,7 @@ pub use compiled::{Compiled, check_shown};
 use compiled::{dialect, options};
 pub use formats::{without_number_formats, without_rust_formats};
 pub use generate::{inline, of_arguments, of_output, without_null};
-pub use listed::listed;
+pub use listed::{listed, listed_output};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;
 

@@ -105,10 +105,10 @@ pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     put("inputSchema", schema::listed(&definition.input_schema));
     if let Some(output) = &definition.output_schema {
         let is_object = output.get("type").is_some_and(|kind| kind == "object");
-        if revision.has_structured_values_of_any_kind()
-            || revision.has_structured_results() && is_object
-        {
-            put("outputSchema", schema::listed(output));
+        let is_known = revision.has_structured_values_of_any_kind()
+            || revision.has_structured_results() && is_object;
+        if is_known && let Some(output) = schema::listed_output(output) {
+            put("outputSchema", output);
         }
     }
     if revision.has_annotations()

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::portable_pattern::has_portable_patterns;
+
 /// Returns an equivalent schema in the form that clients and model APIs read.
 ///
 /// Many of them require `properties` in the schema of an object, `items` in that of an array, and objects instead of
@@ -16,6 +18,11 @@ pub fn listed(schema: &Value) -> Value {
         adapt(members);
     }
     schema
+}
+
+/// Returns the output schema to list, in that form. `None` if it has a pattern that clients may not be able to compile.
+pub fn listed_output(schema: &Value) -> Option<Value> {
+    has_portable_patterns(schema).then(|| listed(schema))
 }
 
 fn adapt(members: &mut Map<String, Value>) {
