@@ -212,6 +212,15 @@ impl Plan {
         if !is_ok {
             return Err(self.failure(ended));
         }
+        if ended.stdout.is_empty() && !matches!(self.output, CommandOutput::Json) {
+            // Model APIs reject empty texts and images.
+            return Ok(Output::text(match ended.code {
+                Some(code) if code != 0 => {
+                    format!("the command ended with status {code} and wrote no output")
+                }
+                _ => "the command wrote no output".to_owned(),
+            }));
+        }
         match self.output {
             CommandOutput::Text => Ok(Output::text(
                 String::from_utf8_lossy(&ended.stdout).into_owned(),

@@ -74,7 +74,18 @@ async fn what_it_reads_writes_and_ends_with() {
         json!({"arguments": {"a": {}}, "argv": ["true"], "stdin": "{{ a }}"}),
         json!({}),
     );
-    assert!(call(&unread, json!({ "a": long })).await.is_ok());
+    assert_eq!(
+        text(&call(&unread, json!({ "a": long })).await.expect("a result")),
+        "the command wrote no output"
+    );
+    let silent = tool(
+        json!({"argv": ["false"], "ok": [1], "output": "binary", "media_type": "image/png"}),
+        json!({}),
+    );
+    assert_eq!(
+        text(&call(&silent, json!({})).await.expect("ok here")),
+        "the command ended with status 1 and wrote no output"
+    );
     let json_out = tool(
         json!({"argv": ["echo", "{\"a\": 1}"], "output": "json"}),
         json!({}),
