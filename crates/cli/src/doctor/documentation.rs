@@ -173,7 +173,8 @@ fn model_apis(tools: &[Value]) -> Finding {
     for tool in tools {
         let tool_name = name(tool);
         let schema = &tool["inputSchema"];
-        if !is_accepted(tool_name, "_-") {
+        let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+        if !is_accepted(tool_name, "_-") || !tool_name.starts_with(begins) {
             names.push(tool_name.to_owned());
         }
         let properties = schema["properties"].as_object().into_iter().flatten();
@@ -185,8 +186,8 @@ fn model_apis(tools: &[Value]) -> Finding {
         }
     }
     let problems: Vec<_> = [
-        ("names with other characters or too long", names),
-        ("parameters with other characters or too long", parameters),
+        ("names of tools", names),
+        ("names of parameters", parameters),
         (
             "allOf, anyOf or oneOf at the root of the input schema",
             combined,
@@ -204,7 +205,7 @@ fn model_apis(tools: &[Value]) -> Finding {
         CHECK,
         format!("some model APIs reject {}", problems.join("; ")),
     )
-    .advise("use at most 64 letters, digits, `_` and `-` in names (in names of parameters also `.`), and properties instead of alternatives at the root of a schema")
+    .advise("use at most 64 letters, digits, `_` and `-` in names (in names of parameters also `.`), begin those of tools with a letter or `_`, and use properties instead of alternatives at the root of a schema")
 }
 
 /// Returns true if a name has 1 to 64 ASCII letters, digits and `marks`.
@@ -256,6 +257,7 @@ mod tests {
             json!({"name": "a-b_C9", "inputSchema": {"properties": {"a.b-c_D": {"anyOf": []}}}}),
             json!({"name": "files.read", "inputSchema": {"properties": {"$top": {}, "a b": {}}}}),
             json!({"name": long, "inputSchema": {"properties": {}, "oneOf": []}}),
+            json!({"name": "2fa", "inputSchema": {"properties": {}}}),
         ];
         assert_eq!(model_apis(&tools[..1]).status, Status::Ok);
         let found = model_apis(&tools);
@@ -263,8 +265,8 @@ mod tests {
         assert_eq!(
             found.seen,
             format!(
-                "some model APIs reject names with other characters or too long: files.read, {long}; \
-                 parameters with other characters or too long: files.read.$top, files.read.a b; \
+                "some model APIs reject names of tools: files.read, {long}, 2fa; \
+                 names of parameters: files.read.$top, files.read.a b; \
                  allOf, anyOf or oneOf at the root of the input schema: {long}"
             )
         );
