@@ -1,5 +1,8 @@
 //! Patterns that clients can compile.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use serde_json::Value;
 
 /// Returns true if clients can compile all patterns of a schema.
@@ -25,11 +28,12 @@ pub(super) fn has_portable_patterns(schema: &Value) -> bool {
     }
 }
 
-/// Returns true if a pattern is evidently valid in JavaScript's Unicode mode; the engine here has accepted it. The result
-/// may be false for a valid pattern.
+/// Returns true if a pattern is evidently valid in JavaScript's Unicode mode. The result may be false for a valid pattern.
 fn is_portable(pattern: &str) -> bool {
     let mut rest = pattern.chars().peekable();
     let mut class: Option<Class> = None;
+    // Groups that are open: true for assertions, which cannot be repeated.
+    let mut groups = Vec::new();
     // Of what was read last: whether it can be repeated, and whether it is a repetition.
     let (mut is_atom, mut is_repetition) = (false, false);
     while let Some(c) = rest.next() {
@@ -64,11 +68,16 @@ fn is_portable(pattern: &str) -> bool {
                 class = Some(Class::default());
             }
             '(' => {
-                if rest.next_if_eq(&'?').is_some() && rest.next_if_eq(&':').is_none() {
+                let Some(is_assertion) = begins_assertion(&mut rest) else {
                     return false;
-                }
+                };
+                groups.push(is_assertion);
                 is_atom = false;
             }
+            ')' => match groups.pop() {
+                Some(is_assertion) => is_atom = !is_assertion,
+                None => return false,
+            },
             '?' if was_repetition => is_atom = false,
             '*' | '+' | '?' | '{' => {
                 if !was_atom || c == '{' && !reads_bounds(&mut rest) {
@@ -81,7 +90,20 @@ fn is_portable(pattern: &str) -> bool {
             _ => {}
         }
     }
-    class.is_none()
+    class.is_none() && groups.is_empty()
+}
+
+/// Reads what a group begins with after `(`. `None` if it is not evidently valid.
+fn begins_assertion(rest: &mut Peekable<Chars<'_>>) -> Option<bool> {
+    if rest.next_if_eq(&'?').is_none() {
+        return Some(false);
+    }
+    match rest.next()? {
+        ':' => Some(false),
+        '=' | '!' => Some(true),
+        '<' => matches!(rest.next()?, '=' | '!').then_some(true),
+        _ => None,
+    }
 }
 
 /// Character class that is being read.
@@ -119,7 +141,7 @@ fn is_escape(c: char) -> bool {
 }
 
 /// Reads the bounds of a repetition after `{`.
-fn reads_bounds(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
+fn reads_bounds(rest: &mut Peekable<Chars<'_>>) -> bool {
     let mut digits = 0;
     while let Some(c) = rest.next() {
         match c {
@@ -150,6 +172,8 @@ mod tests {
             r"^[\w.!#$%&'*+/=?^`{|}~-]+@[a-z]$",
             r"[\]\-a]",
             r"a\b",
+            r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$",
+            r"(?<=a)b(?=c)",
             "é+",
         ] {
             assert!(is_portable(portable), "{portable}");
@@ -173,6 +197,9 @@ mod tests {
             "^*",
             r"\_",
             "[a",
+            "(a",
+            "a)",
+            "(?=a)*",
         ] {
             assert!(!is_portable(other), "{other}");
         }
