@@ -31,6 +31,7 @@ mod cost;
 mod explain;
 mod formats;
 mod generate;
+mod inlined;
 mod listed;
 mod mirrored;
 #[cfg(feature = "validation")]
@@ -46,7 +47,7 @@ pub use compiled::{Compiled, check_shown};
 use compiled::{dialect, options};
 pub use formats::{without_number_formats, without_rust_formats};
 pub use generate::{inline, of_arguments, of_output, without_null};
-pub use listed::{listed, listed_output};
+pub use listed::{listed_input, listed_output};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;
 

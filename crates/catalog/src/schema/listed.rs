@@ -2,15 +2,24 @@
 
 use serde_json::{Map, Value, json};
 
+use super::inlined::inlined;
 use super::portable_pattern::has_portable_patterns;
 
-/// Returns an equivalent schema in the form that clients and model APIs read.
+/// Returns an equivalent input schema in the form that clients and model APIs read.
 ///
 /// Many of them require `properties` in the schema of an object, `items` in that of an array, and objects instead of
 /// `true` and `false` as the schemas of properties and items. A single tool in another form makes the whole list
-/// unusable to them.
-pub fn listed(schema: &Value) -> Value {
-    let mut schema = schema.clone();
+/// unusable to them. Some do not resolve references, and leave such tools or arguments out.
+pub fn listed_input(schema: &Value) -> Value {
+    adapted(inlined(schema).unwrap_or_else(|| schema.clone()))
+}
+
+/// Returns the output schema to list. `None` if it has a pattern that clients may not be able to compile.
+pub fn listed_output(schema: &Value) -> Option<Value> {
+    has_portable_patterns(schema).then(|| adapted(schema.clone()))
+}
+
+fn adapted(mut schema: Value) -> Value {
     if let Value::Object(members) = &mut schema {
         if members.get("type").is_some_and(|kind| kind == "object") {
             members.entry("properties").or_insert_with(|| json!({}));
@@ -18,11 +27,6 @@ pub fn listed(schema: &Value) -> Value {
         adapt(members);
     }
     schema
-}
-
-/// Returns the output schema to list, in that form. `None` if it has a pattern that clients may not be able to compile.
-pub fn listed_output(schema: &Value) -> Option<Value> {
-    has_portable_patterns(schema).then(|| listed(schema))
 }
 
 fn adapt(members: &mut Map<String, Value>) {
@@ -84,7 +88,7 @@ mod tests {
     fn objects_have_properties_and_arrays_have_items() {
         let closed = json!({"type": "object", "additionalProperties": false});
         assert_eq!(
-            listed(&closed),
+            adapted(closed),
             json!({"type": "object", "additionalProperties": false, "properties": {}})
         );
         let arrays = json!({"type": "object", "properties": {
@@ -95,7 +99,7 @@ mod tests {
             "none": {"type": "array", "unevaluatedItems": false},
         }});
         assert_eq!(
-            listed(&arrays)["properties"],
+            adapted(arrays)["properties"],
             json!({
                 "a": {"type": "array", "items": {}},
                 "b": {"type": ["array", "null"], "items": {}},
@@ -114,7 +118,7 @@ mod tests {
             "$defs": {"Any": true, "Map": {"type": "object", "additionalProperties": {"properties": {"a": true}}}},
         });
         assert_eq!(
-            listed(&schema),
+            adapted(schema),
             json!({
                 "type": "object",
                 "properties": {
@@ -139,9 +143,9 @@ mod tests {
             "additionalProperties": false,
             "required": ["choice"],
         });
-        assert_eq!(listed(&schema), schema);
+        assert_eq!(adapted(schema.clone()), schema);
         assert_eq!(
-            listed(&json!({"type": "string"})),
+            adapted(json!({"type": "string"})),
             json!({"type": "string"})
         );
     }
