@@ -4,7 +4,7 @@
 //! pipeline turns a rejection into a response in one place, which also counts and records it
 //! ([`Router::reject`](super::router::Router::reject)).
 
-mod response;
+pub(super) mod response;
 
 use std::borrow::Cow;
 use std::sync::Arc;
