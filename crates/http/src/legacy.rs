@@ -22,7 +22,7 @@ pub(super) fn dispatch(
     let server = &origin.router.endpoint.server;
     let Some(body) = body else {
         if !request.summary.takes_streams() {
-            return Err(HttpError::NotAcceptable.into());
+            return Err(HttpError::StreamNotAcceptable.into());
         }
         let address = origin.client.map(|client| client.address);
         // Clients resolve the path against the URL that they know.
