@@ -106,6 +106,26 @@ impl Drop for Program {
 }
 
 #[test]
+fn a_malformed_response_fails_its_request_and_gets_no_reply() {
+    let mut program = Program::start(&["--toolset", "everything"], &[]);
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}});
+    program.ask(&request("initialize", &params));
+    program.send(INITIALIZED);
+    let call = json!({"name": "test_elicitation", "arguments": {"message": "?"}});
+    let question = program.ask(&request("tools/call", &call));
+    assert_eq!(question["method"], "elicitation/create");
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1}});
+    let result = program.ask(&answer.to_string());
+    assert_eq!(
+        (&result["id"], &result["result"]["isError"]),
+        (&json!(1), &json!(true))
+    );
+    program.send(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#);
+    assert_eq!(program.ask(PING)["result"], json!({}));
+    program.assert_ends_well();
+}
+
+#[test]
 fn the_handshake_era_is_served() {
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut program = Program::demo();

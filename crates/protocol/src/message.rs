@@ -160,6 +160,8 @@ pub struct Malformed<'a> {
     pub reason: Cow<'static, str>,
     /// The id, where it could be read.
     pub id: Option<&'a str>,
+    /// True if the message is a response, whose sender expects none.
+    pub is_response: bool,
     /// The exceeded bound, if the message is otherwise valid.
     pub excess: Option<Excess>,
 }
@@ -282,6 +284,7 @@ impl Malformed<'_> {
             kind: MalformedKind::Parse,
             reason: Cow::Owned(reason),
             id: None,
+            is_response: false,
             excess: None,
         }
     }
@@ -320,6 +323,7 @@ impl Malformed<'_> {
                 "id is an integer, or a string of at most {id_bytes} bytes"
             )),
             id: None,
+            is_response: false,
             excess: is_string.then_some(Excess::Id),
         }
     }
@@ -331,6 +335,7 @@ impl<'a> Malformed<'a> {
             kind: MalformedKind::Invalid,
             reason: Cow::Borrowed(reason),
             id,
+            is_response: false,
             excess: None,
         }
     }

@@ -99,8 +99,33 @@ pub(crate) fn handle_payload(
             }
             _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
         },
+        Err(problem) if problem.is_response => {
+            return handle_malformed_response(server, peer, principal, &problem);
+        }
         Err(problem) => errors::malformed_message(&server.limits.hits, &problem),
     })
+}
+
+/// Handles a malformed response. RPC-05: over stdio it gets no reply; over HTTP+SSE, its POST does.
+#[cold]
+fn handle_malformed_response(
+    server: &Arc<Server>,
+    peer: &StdioPeer,
+    principal: &Principal,
+    problem: &Malformed<'_>,
+) -> MaybeReady {
+    let handled = peer.session.get().map(|session| {
+        let session = &session.log_name;
+        notifications::handle_malformed_response(server, session, principal, problem)
+    });
+    match handled {
+        // A request of an earlier process has nobody who waits for its outcome.
+        Some(MaybeReady::Ready(refusal)) if peer.has_sessions_only => MaybeReady::Ready(refusal),
+        None if peer.has_sessions_only => {
+            MaybeReady::Ready(errors::malformed_message(&server.limits.hits, problem))
+        }
+        Some(_) | None => MaybeReady::Ready(Reply::Accepted),
+    }
 }
 
 /// The stream of notifications of a session. Returns it once, as soon as there is a session.
