@@ -86,7 +86,8 @@ impl Output {
         })
     }
 
-    /// Replaces the content blocks, and keeps the structured value.
+    /// Replaces the content blocks, and keeps the structured value. Clients whose revision has no such values see it as text,
+    /// unless one of the blocks is a text.
     #[must_use]
     pub fn with_content(mut self, blocks: impl Into<Vec<Content>>) -> Self {
         self.content = OutputContent::Blocks(blocks.into());

@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use crate::catalog::{Output, OutputContent};
 use crate::limit::Reservation;
 use crate::net::SharedBytes;
-use crate::protocol::{Revision, is_plain, push_json};
+use crate::protocol::{Content, Revision, is_plain, push_json};
 use crate::telemetry::OperationOutcome;
 
 /// Response to a call that returned a result, which may be an error result.
@@ -49,6 +49,15 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
                     out.push(b',');
                 }
                 push_block(&mut out, block, revision);
+            }
+            if let Some(json) = structured
+                && !shows(json, revision)
+                && !blocks.iter().any(|block| matches!(block, Content::Text(_)))
+            {
+                if !blocks.is_empty() {
+                    out.push(b',');
+                }
+                push_text_block(&mut out, json);
             }
         }
     }
@@ -104,13 +113,19 @@ fn with_verdict_of(output: &Output, reply: Reply) -> Reply {
 fn push_rest(out: &mut Vec<u8>, revision: Revision, output: &Output) {
     out.push(b']');
     if let Some(json) = output.structured.as_deref()
-        && revision.has_structured_results()
-        && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
+        && shows(json, revision)
     {
         out.extend_from_slice(br#","structuredContent":"#);
         push_json(out, json);
     }
     out.extend_from_slice(is_error(output));
+}
+
+/// Returns true if the revision has structured values of this kind. Otherwise they are shown as text.
+#[inline]
+fn shows(json: &str, revision: Revision) -> bool {
+    revision.has_structured_results()
+        && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
 }
 
 const CONTENT: &[u8] = br#","result":{"content":["#;
