@@ -88,6 +88,9 @@ fn tkl_01_tools_say_whether_they_run_as_tasks() {
     };
     refuse(json!({"name": "greet", "arguments": {"name": "a"}, "task": {}}));
     refuse(json!({"name": "failing_job"}));
+    refuse(json!({"name": "failing_job", "task": null}));
+    let greeted = json!({"name": "greet", "arguments": {"name": "a"}, "task": null});
+    session.request("tools/call", &greeted).result();
     let plain = session.call("compute", &json!({"label": "x"})).result();
     assert_eq!(text(&plain), "computed x");
     let wrong = json!({"name": "compute", "arguments": {"label": "x"}, "task": {"ttl": -1}});

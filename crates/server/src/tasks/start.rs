@@ -85,11 +85,12 @@ pub(crate) fn task_options(
         }))
     };
     if caller.revision.has_sessions() {
+        // Some clients write null for what they do not set.
         let wish = request
             .params
             .rare()
             .task
-            .filter(|_| caller.revision.has_core_tasks());
+            .filter(|task| *task != "null" && caller.revision.has_core_tasks());
         let wish = wish.filter(|_| server.snapshots.load().offers(Method::TasksGet));
         return match (wish, support) {
             (None, TaskSupport::Required) => Err(task_mode_error(
