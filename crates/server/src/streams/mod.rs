@@ -40,11 +40,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::inflight::Inflight;
+use super::inflight::{Inflight, canonical};
 use super::liveness::Liveness;
 use super::snapshots::Snapshots;
 use crate::auth::{Principal, PrincipalKind};
-use crate::catalog::{Announcer, ChangeEvent, SubscriptionCounts};
+use crate::catalog::{Announcer, ChangeEvent, RequestId, SubscriptionCounts};
 use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
 use crate::state::SharedState;
@@ -328,12 +328,9 @@ impl Streams {
 
     /// Closes the stream opened by a request, over stdio.
     pub fn cancel(&self, request: &str) {
+        let request = canonical(RequestId::from_json(request));
         for mailbox in self.registry().mailboxes.values() {
-            if mailbox
-                .request
-                .as_ref()
-                .is_some_and(|id| id.as_json() == request)
-            {
+            if mailbox.request.as_ref() == Some(&request) {
                 mailbox.end(CloseReason::Gone);
             }
         }
