@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::scan::{
     Bound, Bounds, DEPTH_MAX, JsonString, MEMBERS_MAX, ScanError, Scanner, repeated_member,
 };
+pub use ends::Ends;
 use envelope::Envelope;
 
 /// Ids longer than this are refused: they would be echoed in every answer.
@@ -273,6 +274,15 @@ pub fn is_id(value: &str) -> bool {
 }
 
 impl Malformed<'_> {
+    /// Returns true if reading ended before the end of the message, so that its id may be unknown although it has one.
+    pub fn is_unread(&self) -> bool {
+        let is_too_large = matches!(
+            self.excess,
+            Some(Excess::Depth | Excess::Members | Excess::Values)
+        );
+        self.kind == MalformedKind::Parse || is_too_large
+    }
+
     /// A body with a byte at this position that is not UTF-8.
     #[cold]
     pub fn not_utf8(at: usize) -> Self {
@@ -341,6 +351,7 @@ impl<'a> Malformed<'a> {
     }
 }
 
+mod ends;
 mod envelope;
 #[cfg(test)]
 mod tests;

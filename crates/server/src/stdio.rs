@@ -20,7 +20,7 @@ use super::text::truncated;
 use super::worker_state::WorkerState;
 use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::auth::Principal;
-use crate::protocol::message::{self, Malformed, Message, Payload, Request};
+use crate::protocol::message::{self, Ends, Malformed, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{RequestOrigin, RequestScope};
@@ -35,8 +35,28 @@ pub(crate) fn handle(
     principal: &Arc<Principal>,
     body: &Bytes,
 ) -> MaybeReady {
-    let message = (body, Payload::within(body, server.bounds));
+    let payload = match Payload::within(body, server.bounds) {
+        Err(problem) if problem.is_unread() => {
+            return MaybeReady::Ready(unread_message(server, body, problem));
+        }
+        payload => payload,
+    };
+    let message = (body, payload);
     handle_payload(server, cx, (worker, seen), peer, principal, message)
+}
+
+/// Error for a message that could not be read to its end. It has the id of its request, if that can be found: without one, the
+/// client waits until its timeout.
+#[cold]
+fn unread_message(server: &Server, body: &[u8], problem: Malformed<'_>) -> Reply {
+    let mut ends = Ends::default();
+    ends.add(body);
+    let id = ends.request_id();
+    let problem = Malformed {
+        id: id.as_deref(),
+        ..problem
+    };
+    errors::malformed_message(&server.limits.hits, &problem)
 }
 
 /// Handles a message that has been parsed.
