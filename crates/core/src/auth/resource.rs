@@ -192,6 +192,12 @@ impl Resource {
         self.public.as_ref().map_or("", |public| &public.prefix)
     }
 
+    /// Returns the path prefix that a client puts before the server's paths: that of public URLs, or the one that a
+    /// trusted proxy has removed.
+    pub(super) fn prefix_of(&self, seen: RequestTarget<'_>) -> String {
+        self.at(seen).map_or_else(String::new, |at| at.prefix)
+    }
+
     /// Returns the additional endpoint at a path, with its scopes.
     fn endpoint_at(&self, path: &str) -> Option<(&str, &[String])> {
         let name = path.strip_prefix(ENDPOINT)?.strip_prefix('/')?;
