@@ -14,6 +14,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::notifier::Notifier;
@@ -62,6 +63,9 @@ pub struct CallContext {
     pub outlet: Notifier,
     #[doc(hidden)]
     pub replay: ReplaySession,
+    /// `_meta` of the result of a read, which another server has set.
+    #[doc(hidden)]
+    pub read_meta: OnceLock<Box<Map<String, Value>>>,
     /// Trace context of the call, and the part of it that is propagated.
     #[doc(hidden)]
     pub onward: TraceLink,
@@ -99,6 +103,7 @@ impl CallContext {
             deadline: OnceLock::new(),
             outlet: Notifier::default(),
             replay: ReplaySession::default(),
+            read_meta: OnceLock::new(),
             onward: TraceLink::default(),
         }
     }
@@ -121,6 +126,7 @@ impl CallContext {
             deadline,
             outlet,
             replay,
+            read_meta,
             onward,
         } = self;
         *session = None;
@@ -134,6 +140,7 @@ impl CallContext {
         deadline.take();
         outlet.vacate();
         replay.vacate();
+        drop(read_meta.take());
         onward.carried = None;
         onward.tracer = None;
     }

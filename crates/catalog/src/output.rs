@@ -5,9 +5,9 @@ use std::error::Error;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::catalog::{ClientRequestError, InvalidArguments};
+use crate::catalog::{ClientRequestError, InvalidArguments, ProtocolError};
 use crate::net::with_causes;
-use crate::protocol::{ClientAbility, Content};
+use crate::protocol::{ClientAbility, Content, ErrorObject};
 
 /// Result of a call: content for the model, and optionally a structured value.
 ///
@@ -153,6 +153,9 @@ pub enum ToolErrorKind {
     /// The tool is at fault, not the caller: a broken promise of its own. The caller learns that it
     /// failed (-32603), the log learns why.
     Internal,
+    /// Another server that the tool has called responded with a JSON-RPC error. The caller receives its code, message
+    /// and data. `-32602` is handled as [`InvalidArguments`](Self::InvalidArguments).
+    Protocol,
 }
 
 impl ToolError {
@@ -169,6 +172,19 @@ impl ToolError {
     /// A caller that may not make this call, with a message for it.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::of(ToolErrorKind::Forbidden, message)
+    }
+
+    /// The JSON-RPC error of another server, for the caller.
+    #[doc(hidden)]
+    pub fn protocol(error: ErrorObject) -> Self {
+        Self::of(ToolErrorKind::Protocol, error.message.clone()).caused_by(ProtocolError(error))
+    }
+
+    /// Returns the JSON-RPC error of another server.
+    #[doc(hidden)]
+    pub fn protocol_error(&self) -> Option<&ErrorObject> {
+        let error: &ProtocolError = self.source()?.downcast_ref()?;
+        Some(&error.0)
     }
 
     fn of(kind: ToolErrorKind, message: impl Into<String>) -> Self {

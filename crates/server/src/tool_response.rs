@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::ValidationErrors;
-use super::errors::{causes, forbidden, internal_error, stopped};
+use super::errors::{causes, forbidden, internal_error, protocol_error, stopped};
 use super::execute::Respond;
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
@@ -174,12 +174,7 @@ impl ResultWriter<'_> {
             }
             ToolErrorKind::InvalidArguments => {
                 let message = format!("Invalid arguments for tool {tool}: {}", error.message());
-                let to_model = match self.server.config.validation_errors {
-                    ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
-                    ValidationErrors::Protocol => false,
-                    ValidationErrors::Tool => true,
-                };
-                if !to_model {
+                if !self.shows_invalid_arguments() {
                     let error = ErrorObject::new(ErrorCode::InvalidParams, message);
                     return Reply::refused(RejectReason::Arguments, Some(self.id), &error);
                 }
@@ -196,6 +191,18 @@ impl ResultWriter<'_> {
                 tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
                 forbidden(self.id, error.message(), error.source())
             }
+            ToolErrorKind::Protocol => {
+                tracing::debug!(%tool, source = causes(error.source()), "a call failed at another server");
+                match error.protocol_error() {
+                    Some(object)
+                        if object.code == ErrorCode::InvalidParams
+                            && self.shows_invalid_arguments() =>
+                    {
+                        self.error_result(&object.message)
+                    }
+                    object => protocol_error(self.id, object),
+                }
+            }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
                 tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a call failed; its caller gets no details");
                 self.error_result(MASKED)
@@ -207,6 +214,15 @@ impl ResultWriter<'_> {
                 }
                 self.error_result(error.message())
             }
+        }
+    }
+
+    /// Returns true if the model is to correct invalid arguments, so that their error is a result.
+    fn shows_invalid_arguments(&self) -> bool {
+        match self.server.config.validation_errors {
+            ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
+            ValidationErrors::Protocol => false,
+            ValidationErrors::Tool => true,
         }
     }
 

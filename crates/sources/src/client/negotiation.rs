@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::error::ClientError;
+use super::introduction::Introduction;
 use super::legacy;
 use super::lifecycle;
 use super::lifecycle::Lifecycle;
@@ -125,7 +126,7 @@ impl Client {
             revision: server.revision,
             server: Arc::new(ArcSwap::from_pointee(server)),
             options,
-            introduction: String::new(),
+            introduction: Introduction::default(),
             background: Vec::new(),
             logs: super::logs::RequestedLevel::default(),
             watching: tokio::sync::Mutex::default(),
@@ -228,7 +229,7 @@ impl Client {
             Err(error) => return (judge(Err(error)), None),
         };
         let extra = RequestMeta {
-            introduction: &self.introduction,
+            introduction: self.introduction.complete(),
             ..RequestMeta::default()
         };
         let message = wire::request_with(expected.id, DISCOVER, &Params::new(), &extra);
@@ -327,13 +328,10 @@ impl Client {
     /// Sets the protocol version of later requests.
     fn speak(&mut self, revision: Revision) {
         self.revision = revision;
-        self.introduction.clear();
-        if !revision.has_sessions() {
-            let said = self.introduced(Params::new()).meta;
-            if let Ok(said) = serde_json::to_string(&said) {
-                said[1..said.len() - 1].clone_into(&mut self.introduction);
-            }
-        }
+        self.introduction = match revision.has_sessions() {
+            true => Introduction::default(),
+            false => Introduction::new(self.introduced(Params::new()).meta),
+        };
         if let Link::Http(link) = &self.link {
             // A handshake begins without a version.
             link.speak((!revision.has_sessions()).then_some(revision));

@@ -286,6 +286,11 @@ impl Shared {
         struct Updated {
             uri: String,
         }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Completed {
+            elicitation_id: String,
+        }
         let params = params.map_or("{}", RawValue::get);
         match method {
             "notifications/progress" => {
@@ -318,6 +323,13 @@ impl Shared {
                     (&self.events, serde_json::from_str::<Updated>(params))
                 {
                     events.resource_updated(&updated.uri);
+                }
+            }
+            "notifications/elicitation/complete" => {
+                if let (Some(events), Ok(completed)) =
+                    (&self.events, serde_json::from_str::<Completed>(params))
+                {
+                    events.elicitation_completed(&completed.elicitation_id);
                 }
             }
             "notifications/subscriptions/acknowledged" => self.acknowledged.notify_waiters(),

@@ -11,6 +11,7 @@ use super::cache::Memory;
 use super::connection::Upstream;
 use super::subscriptions::Subscriptions;
 use super::timeouts::GRACE;
+use super::visits::Visits;
 use crate::client::Events;
 use crate::net::{Backoff, chance};
 
@@ -41,6 +42,8 @@ pub(super) struct Maintenance {
     withheld_requests: AtomicU64,
     /// Resources with local subscribers.
     pub(super) subscriptions: Subscriptions,
+    /// Pages that users were sent to.
+    pub(super) visits: Visits,
 }
 
 impl Events for Maintenance {
@@ -82,9 +85,32 @@ impl Events for Maintenance {
         }
     }
 
+    fn elicitation_completed(&self, id: &str) {
+        if let Some(visit) = self.visits.end(id) {
+            self.subscriptions.elicitation_completed(&visit);
+        }
+    }
+
     fn closed(&self) {
         self.wake();
         self.subscriptions.wake();
+    }
+}
+
+/// Receiver of the messages on a connection of one caller. Lists and resources are watched on the shared connection.
+pub(super) struct CallerEvents(pub(super) Arc<Maintenance>);
+
+impl Events for CallerEvents {
+    fn wants_changes(&self) -> bool {
+        false
+    }
+
+    fn withheld(&self, method: &str, reason: &'static str) {
+        self.0.withheld(method, reason);
+    }
+
+    fn elicitation_completed(&self, id: &str) {
+        self.0.elicitation_completed(id);
     }
 }
 

@@ -11,6 +11,7 @@ use super::super::call_error::CallError;
 use super::super::connection::Upstream;
 use super::super::instrumented::{Operation, RequestOutcome};
 use super::super::links::{Links, Mention};
+use super::super::passed_error::{for_caller, is_not_found, missing_ability, rpc_error};
 use super::super::tasks;
 use super::required_page::RequiredPage;
 use super::{
@@ -86,7 +87,7 @@ impl Tool for UpstreamTool {
                 Ok(line) => line,
                 Err(error) => {
                     watched.ends(&RequestOutcome::Failed(&error), || None);
-                    return Err(tool_error(&upstream.name, error));
+                    return Err(tool_error(&upstream.name, error, &context));
                 }
             };
             let ask = async || {
@@ -107,7 +108,7 @@ impl Tool for UpstreamTool {
             };
             let mut answered = ask().await;
             if let Some(page) = answered.as_ref().err().and_then(RequiredPage::of) {
-                if let Err(error) = Box::pin(page.visit(&context, &upstream.name)).await {
+                if let Err(error) = Box::pin(page.visit(&context, &upstream)).await {
                     let failed = answered.as_ref().err().map(RequestOutcome::Failed);
                     watched.ends(&failed.unwrap_or(RequestOutcome::Well), || line.revision());
                     return Err(error);
@@ -118,7 +119,7 @@ impl Tool for UpstreamTool {
                 Ok(result) => result,
                 Err(error) => {
                     watched.ends(&RequestOutcome::Failed(&error), || line.revision());
-                    return Err(tool_error(&upstream.name, error));
+                    return Err(tool_error(&upstream.name, error, &context));
                 }
             };
             let called: Result<Called<'_>, _> = serde_json::from_str(result.get());
@@ -232,21 +233,21 @@ pub(super) async fn read(
     #[derive(Deserialize)]
     struct Contents {
         contents: Vec<ResourceContents>,
+        #[serde(rename = "_meta")]
+        meta: Option<Map<String, Value>>,
     }
     let params = Params::new().with("uri", &*there);
     let operation = Operation::new("resources/read");
     let answered = upstream
         .read(&operation, params, &context, Some(&there))
         .await;
-    let result = answered.map_err(|error| match error {
-        // Error codes of versions up to 2025-11-25, and of the next one.
-        CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => {
-            ResourceError::not_found()
-        }
-        CallError::Client(ClientError::Rpc(error)) => {
-            ResourceError::new(format!("{}: {}", upstream.name, error.message))
-        }
-        other => ResourceError::new(message_of(&upstream.name, &other)).caused_by(other),
+    let result = answered.map_err(|error| match rpc_error(&error) {
+        Some(error) if is_not_found(error) => ResourceError::not_found(),
+        Some(error) => match missing_ability(error, &context) {
+            Some(missing) => missing.into(),
+            None => ResourceError::protocol(for_caller(&upstream.name, error)),
+        },
+        None => ResourceError::new(message_of(&upstream.name, &error)).caused_by(error),
     })?;
     let mut contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
         ResourceError::new(format!(
@@ -265,6 +266,9 @@ pub(super) async fn read(
         } else if let Some(uri) = links.here(&part.uri, Mention::Contents, &context.principal) {
             part.uri = uri;
         }
+    }
+    if let Some(meta) = contents.meta.and_then(own_meta) {
+        let _ = context.read_meta.set(Box::new(meta));
     }
     Ok(contents.contents)
 }
@@ -313,7 +317,10 @@ impl ResourceTemplate for UpstreamTemplate {
         Box::pin(async move {
             complete(&upstream, &context, reference, request)
                 .await
-                .map_err(|error| ResourceError::new(message_of(&upstream.name, &error)))
+                .map_err(|error| match rpc_error(&error) {
+                    Some(error) => ResourceError::protocol(for_caller(&upstream.name, error)),
+                    None => ResourceError::new(message_of(&upstream.name, &error)),
+                })
         })
     }
 }
@@ -350,14 +357,12 @@ impl Prompt for UpstreamPrompt {
                 .with("arguments", arguments);
             let operation = Operation::prompt(&name);
             let answered = upstream.read(&operation, params, &context, None).await;
-            let result = answered.map_err(|error| match error {
-                CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => {
-                    PromptError::invalid(error.message)
-                }
-                CallError::Client(ClientError::Rpc(error)) => {
-                    PromptError::new(format!("{}: {}", upstream.name, error.message))
-                }
-                other => PromptError::new(message_of(&upstream.name, &other)).caused_by(other),
+            let result = answered.map_err(|error| match rpc_error(&error) {
+                Some(error) => match missing_ability(error, &context) {
+                    Some(missing) => missing.into(),
+                    None => PromptError::protocol(for_caller(&upstream.name, error)),
+                },
+                None => PromptError::new(message_of(&upstream.name, &error)).caused_by(error),
             })?;
             let got: Got<'_> = serde_json::from_str(result.get()).map_err(|error| {
                 PromptError::new(format!(
@@ -393,7 +398,10 @@ impl Prompt for UpstreamPrompt {
         Box::pin(async move {
             complete(&upstream, &context, reference, request)
                 .await
-                .map_err(|error| PromptError::new(message_of(&upstream.name, &error)))
+                .map_err(|error| match rpc_error(&error) {
+                    Some(error) => PromptError::protocol(for_caller(&upstream.name, error)),
+                    None => PromptError::new(message_of(&upstream.name, &error)),
+                })
         })
     }
 }
