@@ -412,9 +412,17 @@ impl Catalog {
         names
     }
 
-    /// Returns true if the catalog has any resource or resource template.
+    /// Returns true if the catalog has any resource or resource template, or a source that is starting may have some.
+    /// The capabilities of a session are declared once.
     pub fn has_resources(&self) -> bool {
-        self.resources.len() + self.templates.len() > 0 || !self.unlisted.is_empty()
+        self.resources.len() + self.templates.len() > 0
+            || !self.unlisted.is_empty()
+            || !self.starting.is_empty()
+    }
+
+    /// Returns true if the catalog has any prompt, or a source that is starting may have some.
+    pub fn has_prompts(&self) -> bool {
+        self.prompts.len() > 0 || !self.starting.is_empty()
     }
 
     /// Returns true if any argument has completion.

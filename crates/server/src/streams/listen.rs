@@ -131,7 +131,7 @@ fn accept_filter(
         prompts: flag(
             "promptsListChanged",
             filter.prompts_list_changed,
-            snapshot.catalog.prompts.len() > 0,
+            snapshot.catalog.has_prompts(),
         ),
         resources: flag(
             "resourcesListChanged",

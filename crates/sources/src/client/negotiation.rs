@@ -164,16 +164,19 @@ impl Client {
             DiscoveryOutcome::Silent => (None, false),
         };
         // Some programs end when they receive an unknown request.
-        let has_died = matches!(self.link, Link::Stdio(_)) && self.shared.is_closed();
+        let mut has_died = self.has_ended();
         if has_died {
-            tracing::debug!(
-                upstream = self.options.name,
-                "the program ended at server/discover; starting it again with initialize"
-            );
-            self = Self::start(target, self.options.clone())?;
+            self = self.start_again(target)?;
         }
-        let began = Instant::now();
-        let opened = self.open_legacy(target, revision, deadline).await;
+        let mut began = Instant::now();
+        let mut opened = self.open_legacy(target, revision, deadline).await;
+        // Others no longer respond, and end when they receive another one.
+        if opened.is_err() && !has_died && self.has_ended() {
+            has_died = true;
+            self = self.start_again(target)?;
+            began = Instant::now();
+            opened = self.open_legacy(target, revision, deadline).await;
+        }
         // A program that was slow to start may have responded meanwhile.
         let late = late.and_then(|mut late: Expected| late.response().now_or_never());
         let (answered_late, late) = match late.map(judge) {
@@ -202,6 +205,20 @@ impl Client {
             (Err(error), None) => return Err(error),
         }
         Ok(self)
+    }
+
+    /// Returns true for a program that has ended.
+    fn has_ended(&self) -> bool {
+        matches!(self.link, Link::Stdio(_)) && self.shared.is_closed()
+    }
+
+    /// Starts a program again that ended because of `server/discover`.
+    fn start_again(self, target: &Target) -> Result<Self, ClientError> {
+        tracing::debug!(
+            upstream = self.options.name,
+            "the program ended after server/discover; starting it again with initialize"
+        );
+        Self::start(target, self.options.clone())
     }
 
     /// Timeout of one probe; leaves time for `initialize`.

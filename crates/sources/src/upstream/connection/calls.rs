@@ -251,7 +251,8 @@ impl Upstream {
             let connected = self.connected(&self.shared).await?;
             // The listing may lack a change from here on.
             self.upkeep.is_fresh();
-            Listing::ask(&connected.client).await
+            let announced = |list: &str| self.upkeep.has_announced(list);
+            Listing::ask(&connected.client, announced).await
         };
         match asked.await {
             Ok(listing) => {
