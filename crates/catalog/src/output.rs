@@ -21,6 +21,9 @@ pub struct Output {
     pub structured: Option<String>,
     #[doc(hidden)]
     pub meta: Option<Box<Map<String, Value>>>,
+    /// JSON text of `_meta` in place of `meta`, which would round its numbers. An object that is not empty.
+    #[doc(hidden)]
+    pub exact_meta: Option<Box<str>>,
     /// `isError`: the content says why it failed.
     #[doc(hidden)]
     pub is_error: bool,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::content::{
     TEXT_BEGINS, TEXT_BLOCK_BYTES, TEXT_ENDS, push_block, push_plain_text_block, push_text_block,
 };
-use super::reply::{Reply, begin, end_len, finish, push_end};
+use super::reply::{Reply, begin, end_len, finish, push_end, push_end_with};
 use super::snapshot::Snapshot;
 use crate::catalog::{Output, OutputContent};
 use crate::limit::Reservation;
@@ -53,10 +53,17 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
         }
     }
     push_rest(&mut out, revision, output);
-    with_verdict_of(
-        output,
-        finish(out, snapshot, revision, output.meta.as_deref()),
-    )
+    push_end_of(&mut out, snapshot, revision, output);
+    with_verdict_of(output, Reply::document(out))
+}
+
+/// Ends the response to a call.
+#[inline]
+fn push_end_of(out: &mut Vec<u8>, snapshot: &Snapshot, revision: Revision, output: &Output) {
+    match output.exact_meta.as_deref() {
+        None => push_end(out, snapshot, revision, output.meta.as_deref()),
+        Some(meta) => push_end_with(out, snapshot, revision, meta),
+    }
 }
 
 /// Response to a successful call whose result is large. A text that needs no escapes is sent as it is, without a copy. The
@@ -82,7 +89,7 @@ pub(super) fn large_success(
             let mut end = Vec::with_capacity(128);
             end.extend_from_slice(TEXT_ENDS);
             push_rest(&mut end, revision, &output);
-            push_end(&mut end, snapshot, revision, output.meta.as_deref());
+            push_end_of(&mut end, snapshot, revision, &output);
             let pieces = SharedBytes::Several([text, end.into()].into());
             with_verdict_of(&output, Reply::pieces(head.into(), pieces))
         }

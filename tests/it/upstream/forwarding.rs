@@ -207,3 +207,42 @@ fn eli_11_that_a_visit_is_over_reaches_the_client_that_was_asked() {
     assert_eq!(told["method"], "notifications/elicitation/complete");
     assert_eq!(told["params"]["elicitationId"], id);
 }
+
+#[test]
+fn numbers_of_meta_keep_their_digits_and_halves_of_characters_are_replaced() {
+    let site = upstream(|method, _, message| {
+        (method == "tools/call").then(|| {
+            let result = r#"{"content":[{"type":"text","text":"cut \ud83d"}],"_meta":{"com.example/n":12345678901234567890123,"com.example/s":"a"}}"#;
+            let id = &message["id"];
+            Told::stream(&format!(r#"data: {{"jsonrpc":"2.0","id":{id},"result":{result}}}{}"#, "\n\n"))
+        })
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    let session = server.session("2025-11-25");
+    let called = session.call("up__act", &json!({}));
+    let meta = r#""_meta":{"com.example/n":12345678901234567890123,"com.example/s":"a"}"#;
+    assert!(called.body.contains(meta), "{called:?}");
+    assert_eq!(called.result()["content"][0]["text"], "cut \u{fffd}");
+    let stateless = Stateless::call("up__act", json!({})).send(&server);
+    assert!(
+        stateless.body.contains(&meta[r#""_meta":{"#.len()..]),
+        "{stateless:?}"
+    );
+    assert!(stateless.result()["_meta"]["io.modelcontextprotocol/serverInfo"].is_object());
+}
+
+#[test]
+fn content_with_annotations_that_are_not_valid_is_kept() {
+    let site = upstream(|method, _, message| {
+        let block =
+            json!({"type": "text", "text": "kept", "annotations": {"audience": ["everyone"]}});
+        (method == "tools/call")
+            .then(|| Told::json(200, response(message, json!({"content": [block]}))))
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    let called = server
+        .session("2025-11-25")
+        .call("up__act", &json!({}))
+        .result();
+    assert_eq!(called["content"][0]["text"], "kept", "{called}");
+}

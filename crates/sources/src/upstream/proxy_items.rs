@@ -394,16 +394,24 @@ struct Called<'a> {
     #[serde(borrow)]
     structured_content: Option<&'a RawValue>,
     is_error: Option<bool>,
-    #[serde(rename = "_meta")]
-    meta: Option<Map<String, Value>>,
+    #[serde(rename = "_meta", borrow)]
+    meta: Option<&'a RawValue>,
 }
 
 /// Converts a content block. Blocks of an unknown type are kept as they are.
 fn block_of(block: &RawValue) -> Content {
-    match plain_text(block) {
-        Some(text) => Content::text(text),
-        None => serde_json::from_str(block.get()).unwrap_or_else(|_| Content::text(block.get())),
+    if let Some(text) = plain_text(block) {
+        return Content::text(text);
     }
+    let read = serde_json::from_str(block.get()).or_else(|_| without_annotations(block));
+    read.unwrap_or_else(|_| Content::text(block.get()))
+}
+
+/// Reads a content block without its annotations. These are hints, and may not be valid.
+fn without_annotations(block: &RawValue) -> Result<Content, serde_json::Error> {
+    let mut members: Map<String, Value> = serde_json::from_str(block.get())?;
+    members.remove("annotations");
+    serde_json::from_value(Value::Object(members))
 }
 
 /// Returns the text of a block that consists only of text, as most do.

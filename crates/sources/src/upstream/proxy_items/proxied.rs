@@ -1,5 +1,6 @@
 //! Tools, resources, templates and prompts that an upstream serves.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +27,7 @@ use crate::catalog::{
 };
 use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{PromptMessage, ResourceContents, Role};
+use crate::source::response::has_long_number;
 
 pub(super) struct UpstreamTool {
     pub(super) upstream: Arc<Upstream>,
@@ -156,12 +158,34 @@ fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
     };
     output.structured = called.structured_content.map(|json| json.get().to_owned());
     output.is_error = called.is_error == Some(true);
-    let mut meta = called.meta.and_then(own_meta);
-    if let Some(meta) = &mut meta {
-        links.rename_view(meta);
+    let own = called.meta.and_then(|meta| {
+        let mut own = own_meta(serde_json::from_str(meta.get()).ok()?)?;
+        links.rename_view(&mut own);
+        Some((own, meta.get()))
+    });
+    if let Some((own, text)) = own {
+        match has_long_number(text).then(|| exact_meta(&own, text)) {
+            Some(Some(exact)) => output.exact_meta = Some(exact),
+            _ => output.meta = Some(Box::new(own)),
+        }
     }
-    output.meta = meta.map(Box::new);
     output
+}
+
+/// Returns `_meta` as JSON text with all digits of its numbers. `own` has its members as they are passed on, `text` as they
+/// were received.
+fn exact_meta(own: &Map<String, Value>, text: &str) -> Option<Box<str>> {
+    let received: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+    let members = own.iter().map(|(name, value)| {
+        let received = received.get(name).map(|received| received.get());
+        let is_same =
+            |text: &&str| serde_json::from_str::<Value>(text).is_ok_and(|same| same == *value);
+        let value = received
+            .filter(is_same)
+            .map_or_else(|| value.to_string(), str::to_owned);
+        format!("{}:{value}", Value::from(name.as_str()))
+    });
+    Some(format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into())
 }
 
 /// Returns the `_meta` of a result without the members about the connection to the upstream; `None` if nothing is left.
