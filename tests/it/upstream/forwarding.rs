@@ -246,3 +246,28 @@ fn content_with_annotations_that_are_not_valid_is_kept() {
         .result();
     assert_eq!(called["content"][0]["text"], "kept", "{called}");
 }
+
+#[test]
+fn a_structured_result_without_content_is_content_for_clients_that_see_nothing_else() {
+    let site = upstream(|method, _, message| {
+        (method == "tools/call").then(|| {
+            let result = json!({"structuredContent": {"a": 1}});
+            Told::json(200, response(message, result))
+        })
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    let called = |revision| {
+        server
+            .session(revision)
+            .call("up__act", &json!({}))
+            .result()
+    };
+    let old = called("2025-03-26");
+    assert_eq!(
+        old["content"],
+        json!([{"type": "text", "text": "{\"a\":1}"}])
+    );
+    let new = called("2025-06-18");
+    assert_eq!(new["content"], json!([]));
+    assert_eq!(new["structuredContent"], json!({"a": 1}));
+}

@@ -116,7 +116,7 @@ impl Client {
                 && !std::mem::replace(&mut is_recorded, true)
             {
                 listener
-                    .round(Box::pin(std::future::ready(Ok(result))))
+                    .round(Box::pin(std::future::ready(Ok::<_, ClientError>(result))))
                     .await?;
             }
             let mut answers = Map::new();

@@ -60,13 +60,13 @@ impl Introduction {
 fn able(listener: &dyn Listener) -> usize {
     let abilities = ABILITIES.into_iter().enumerate();
     abilities.fold(0, |able, (position, ability)| {
-        able | usize::from(listener.can(ability)) << position
+        able | (usize::from(listener.can(ability)) << position)
     })
 }
 
 fn has(able: usize, ability: ClientAbility) -> bool {
     let position = ABILITIES.iter().position(|known| *known == ability);
-    position.is_some_and(|position| able & 1 << position != 0)
+    position.is_some_and(|position| able & (1 << position) != 0)
 }
 
 /// Removes the capabilities that a client lacks.

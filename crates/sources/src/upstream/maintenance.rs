@@ -163,7 +163,7 @@ impl Maintenance {
     pub(super) fn has_announced(&self, list: &str) -> bool {
         let announced = self.announced.load(Ordering::Relaxed);
         let position = LISTS.iter().position(|known| *known == list);
-        position.is_some_and(|position| announced & 1 << position != 0)
+        position.is_some_and(|position| announced & (1 << position) != 0)
     }
 
     /// Returns true if the last connection attempt failed.

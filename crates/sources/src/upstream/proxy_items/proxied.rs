@@ -18,12 +18,11 @@ use super::required_page::RequiredPage;
 use super::{
     Called, UpstreamPrompt, UpstreamResource, UpstreamTemplate, block_of, plain_text, tool_error,
 };
-use crate::auth::Principal;
 use crate::catalog::{
     ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Completions, Definition,
-    HeaderParameter, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
-    PromptOutput, ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
-    ToolError, UpstreamIdentity, VariableFuture,
+    HeaderParameter, Output, OutputContent, Parameters, Prompt, PromptDefinition, PromptError,
+    PromptFuture, PromptOutput, ReadFuture, Resource, ResourceDefinition, ResourceError,
+    ResourceTemplate, Tool, ToolError, UpstreamIdentity, VariableFuture,
 };
 use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{PromptMessage, ResourceContents, Role};
@@ -131,7 +130,7 @@ impl Tool for UpstreamTool {
                 Err(_) => RequestOutcome::Misread,
             };
             watched.ends(&end, || line.revision());
-            let output = |called| output(called, &links, &context.principal);
+            let output = |called| output(called, &links, &context);
             called.map(output).map_err(|error| {
                 ToolError::new(format!(
                     "the response of the upstream server {} is not a tool result",
@@ -143,20 +142,29 @@ impl Tool for UpstreamTool {
     }
 }
 
-fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
+fn output(called: Called<'_>, links: &Links, context: &CallContext) -> Output {
     let content = called.content.unwrap_or_default();
     let mut output = match content[..] {
         [only] if let Some(text) = plain_text(only) => Output::text(text),
         _ => {
             let blocks = content.iter().map(|block| {
                 let mut block = block_of(block);
-                links.rename(&mut block, principal);
+                links.rename(&mut block, &context.principal);
                 block
             });
             Output::blocks(blocks.collect::<Vec<_>>())
         }
     };
     output.structured = called.structured_content.map(|json| json.get().to_owned());
+    let revision = context.replay.revision();
+    if let Some(json) = &output.structured
+        && content.is_empty()
+        && !(revision.has_structured_results()
+            && (json.starts_with('{') || revision.has_structured_values_of_any_kind()))
+    {
+        // The caller's client sees only the content.
+        output.content = OutputContent::Structured;
+    }
     output.is_error = called.is_error == Some(true);
     let own = called.meta.and_then(|meta| {
         let mut own = own_meta(serde_json::from_str(meta.get()).ok()?)?;
