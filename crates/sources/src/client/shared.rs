@@ -47,6 +47,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     pending: HashMap<u64, Pending>,
+    /// Open client requests by the server's ID, as JSON text. Dropping a sender ends its request without a response.
+    questions: HashMap<Box<str>, oneshot::Sender<()>>,
     attribution: Attribution,
     /// Reason why no further responses will arrive.
     closed: Option<ClientError>,
@@ -291,6 +293,11 @@ impl Shared {
         struct Completed {
             elicitation_id: String,
         }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Cancelled {
+            request_id: Box<RawValue>,
+        }
         let params = params.map_or("{}", RawValue::get);
         match method {
             "notifications/progress" => {
@@ -323,6 +330,13 @@ impl Shared {
                     (&self.events, serde_json::from_str::<Updated>(params))
                 {
                     events.resource_updated(&updated.uri);
+                }
+            }
+            // The server no longer waits for the response to a client request.
+            "notifications/cancelled" => {
+                if let Ok(cancelled) = serde_json::from_str::<Cancelled>(params) {
+                    let id = cancelled.request_id.get();
+                    drop(self.state().questions.remove(id));
                 }
             }
             "notifications/elicitation/complete" => {
@@ -360,16 +374,18 @@ impl Shared {
             return;
         };
         let (open, over) = oneshot::channel::<()>();
+        let (wanted, cancelled) = oneshot::channel::<()>();
         let found = {
             let mut state = self.state();
             let found = self.recipient(&state, about, Kind::Question);
-            if let Ok((id, _)) = &found
-                && let Some(pending) = state.pending.get_mut(id)
+            if let Ok((about, _)) = &found
+                && let Some(pending) = state.pending.get_mut(about)
             {
                 pending.questions.retain(|question| !question.is_closed());
                 pending.questions.push(open);
                 if method != PING {
                     pending.asked.begin(Instant::now());
+                    state.questions.insert(id.get().into(), wanted);
                 }
             }
             found
@@ -385,19 +401,22 @@ impl Shared {
                             tokio::select! {
                                 biased;
                                 // The sender is dropped together with the request that this client request belongs to.
-                                _ = over => Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended")),
-                                outcome = listener.question(method, params) => outcome,
+                                _ = over => Some(Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended"))),
+                                _ = cancelled => None,
+                                outcome = listener.question(method, params) => Some(outcome),
                             }
                         }
-                        Err(_) => Err(RpcError::new(
+                        Err(_) => Some(Err(RpcError::new(
                             INTERNAL_ERROR,
                             "too many concurrent client requests",
-                        )),
+                        ))),
                     };
-                    if let Some(pending) = shared.state().pending.get_mut(&about) {
-                        pending.asked.end(Instant::now());
+                    shared.has_answered(about, &id);
+                    match outcome {
+                        Some(outcome) => outcome,
+                        // A cancelled request gets no response.
+                        None => return,
                     }
-                    outcome
                 }
                 (_, Err(doubt)) => {
                     shared.withheld(&method, doubt);
@@ -411,6 +430,15 @@ impl Shared {
                 send(wire::response(&id, &outcome).into()).await;
             }
         });
+    }
+
+    /// Records that the client request with the server's ID `id` has ended, which belonged to the request `about`.
+    fn has_answered(&self, about: u64, id: &RawValue) {
+        let mut state = self.state();
+        state.questions.remove(id.get());
+        if let Some(pending) = state.pending.get_mut(&about) {
+            pending.asked.end(Instant::now());
+        }
     }
 
     fn listener(&self, id: u64) -> Option<Arc<dyn Listener>> {

@@ -314,6 +314,24 @@ async fn a_question_of_a_call_that_ends_is_answered_with_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_the_server_cancels_ends_without_an_answer() {
+    let mut wire = ServerConnection::new();
+    let mut alice = stateless("alice");
+    Arc::get_mut(&mut alice).expect("its own").thinks = true;
+    let call = wire.call(&alice);
+    wire.asks("elicitation/create");
+    tokio::task::yield_now().await;
+    assert!(wire.shared.is_asking(Some(call.id)));
+    let cancelled = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"},
+    });
+    wire.says(&cancelled, None);
+    tokio::task::yield_now().await;
+    assert!(!wire.shared.is_asking(Some(call.id)));
+    assert!(wire.sent.try_recv().is_err(), "no response");
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_that_never_began_and_those_of_nobody_leave_no_doubt() {
     let mut wire = ServerConnection::new();
     let (alice, bob) = (stateless("alice"), stateless("bob"));
