@@ -170,8 +170,8 @@ impl Client {
         }
         let mut began = Instant::now();
         let mut opened = self.open_legacy(target, revision, deadline).await;
-        // Others no longer respond, and end when they receive another one.
-        if opened.is_err() && !has_died && self.has_ended() {
+        // Others do not respond to it, and end when they receive another one.
+        if opened.is_err() && late.is_some() && self.has_ended() {
             has_died = true;
             self = self.start_again(target)?;
             began = Instant::now();
