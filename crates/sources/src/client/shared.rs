@@ -1,5 +1,7 @@
 //! Requests that share a connection, and the routing of messages to them.
 
+mod notices;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::futures::Notified;
@@ -20,7 +21,6 @@ use super::listener::{Events, Listener, METHOD_NOT_FOUND};
 use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
 use crate::net;
-use crate::protocol::whole;
 
 const PING: &str = "ping";
 const INTERNAL_ERROR: i64 = -32603;
@@ -263,97 +263,6 @@ impl Shared {
             Incoming::Notice { method, params } => self.notice(&method, params.as_deref(), about),
             Incoming::Question { id, method, params } => {
                 self.question(id, method, params, about, send());
-            }
-        }
-    }
-
-    fn notice(&self, method: &str, params: Option<&RawValue>, about: Option<u64>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Progress {
-            progress_token: Box<RawValue>,
-            progress: f64,
-            total: Option<f64>,
-            message: Option<String>,
-        }
-        #[derive(Deserialize)]
-        struct Log {
-            #[serde(default)]
-            level: String,
-            logger: Option<String>,
-            #[serde(default)]
-            data: Value,
-        }
-        #[derive(Deserialize)]
-        struct Updated {
-            uri: String,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Completed {
-            elicitation_id: String,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Cancelled {
-            request_id: Box<RawValue>,
-        }
-        let params = params.map_or("{}", RawValue::get);
-        match method {
-            "notifications/progress" => {
-                let Ok(progress) = serde_json::from_str::<Progress>(params) else {
-                    return;
-                };
-                let id = whole(progress.progress_token.get().trim_matches('"'));
-                if let Some(listener) = id.and_then(|id| self.listener(id)) {
-                    listener.progress(
-                        progress.progress,
-                        progress.total,
-                        progress.message.as_deref(),
-                    );
-                }
-            }
-            "notifications/message" => {
-                let Ok(log) = serde_json::from_str::<Log>(params) else {
-                    return;
-                };
-                let found = self.recipient(&self.state(), about, Kind::Log);
-                match found {
-                    Ok((_, listener)) => {
-                        listener.log(&log.level, log.logger.as_deref(), &log.data);
-                    }
-                    Err(doubt) => self.withheld(method, doubt),
-                }
-            }
-            "notifications/resources/updated" => {
-                if let (Some(events), Ok(updated)) =
-                    (&self.events, serde_json::from_str::<Updated>(params))
-                {
-                    events.resource_updated(&updated.uri);
-                }
-            }
-            // The server no longer waits for the response to a client request.
-            "notifications/cancelled" => {
-                if let Ok(cancelled) = serde_json::from_str::<Cancelled>(params) {
-                    let id = cancelled.request_id.get();
-                    drop(self.state().questions.remove(id));
-                }
-            }
-            "notifications/elicitation/complete" => {
-                if let (Some(events), Ok(completed)) =
-                    (&self.events, serde_json::from_str::<Completed>(params))
-                {
-                    events.elicitation_completed(&completed.elicitation_id);
-                }
-            }
-            "notifications/subscriptions/acknowledged" => self.acknowledged.notify_waiters(),
-            _ => {
-                let list = method
-                    .strip_prefix("notifications/")
-                    .and_then(|rest| rest.strip_suffix("/list_changed"));
-                if let (Some(events), Some(list)) = (&self.events, list) {
-                    events.list_changed(list);
-                }
             }
         }
     }
