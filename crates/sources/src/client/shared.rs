@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;

@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::super::attribution::{Caller, GRACE};
