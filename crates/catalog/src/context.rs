@@ -313,6 +313,12 @@ impl CallContext {
     /// end of the call, so its result is never lost to a client request. Up to 2025-11-25 a tool is not replayed, and
     /// the effect just runs.
     ///
+    /// If a tool asks its client after a failed step, the effect is attempted again before the tool reads the response.
+    /// Where the response decides about that, record the failure as a value: let the effect return `Ok(Err(problem))`.
+    ///
+    /// An effect may have steps of its own. Their results count until the outer step has one. A request to the client
+    /// within an effect fails if the tool is replayed, because the response would come after the end of the call.
+    ///
     /// # Guarantee
     ///
     /// A step runs *at least once*, and once along one sequence of responses. It runs again in three cases:
