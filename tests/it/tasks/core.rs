@@ -200,6 +200,27 @@ fn tkl_07_what_a_task_asks_is_asked_by_whoever_waits_for_its_result() {
 }
 
 #[test]
+fn a_task_whose_client_responds_with_too_much_does_not_wait_for_ever() {
+    let server = serve();
+    let session = session(&server);
+    let task = begin(&session, "confirm_delete", json!({"filename": "a.txt"}));
+    wait(&session, &task, "input_required");
+    let headers = session.headers();
+    let request = crate::support::request("tasks/result", &json!({"taskId": task}));
+    let mut connection = server.connect();
+    connection
+        .send(crate::support::post(&headers, &request))
+        .receive_head();
+    let question = connection.event().expect("a question");
+    let large = accept(json!({"confirm": true, "reason": "x".repeat(300_000)}));
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": large});
+    server.post(&headers, &answer.to_string()).accepted();
+    let result = connection.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], true);
+    assert!(text(&result).contains("more than 262144 bytes"), "{result}");
+}
+
+#[test]
 fn eli_01_tkl_07_clients_that_cannot_answer_leave_a_request_of_a_task_to_others() {
     let server = serve();
     let session = session(&server);
