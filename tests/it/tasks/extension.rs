@@ -401,7 +401,7 @@ fn a_response_that_is_too_large_for_a_task_is_rejected_and_the_task_waits() {
     let task = begin(&server, "confirm_delete", json!({"filename": "a.txt"}));
     wait(&server, &task, "input_required");
     let large = accept(json!({"confirm": true, "reason": "x".repeat(300_000)}));
-    let params = json!({"inputResponses": {"elicitation": large}});
+    let params = json!({"inputResponses": {"sure": large}});
     let refused = about("tasks/update", &task, params).send(&server).json();
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let problem = refused["error"]["message"].as_str().expect("a message");

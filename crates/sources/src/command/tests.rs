@@ -109,6 +109,17 @@ async fn what_it_reads_writes_and_ends_with() {
         call(&exit, json!({"code": 3})).await.expect_err("3"),
         "the command ended with status 3: err"
     );
+    let reports = tool(
+        json!({"argv": ["sh", "-c", "echo first; seq 5000; echo last; exit 1"]}),
+        json!({}),
+    );
+    let problem = call(&reports, json!({})).await.expect_err("1");
+    assert!(
+        problem.starts_with("the command ended with status 1: first\n1\n")
+            && problem.ends_with("\n5000\nlast")
+            && problem.len() < 2100,
+        "{problem}"
+    );
     let killed = tool(json!({"argv": ["sh", "-c", "kill -9 $$"]}), json!({}));
     assert_eq!(
         call(&killed, json!({})).await.expect_err("9"),
