@@ -92,7 +92,9 @@ impl Server {
             }
         };
         count(&self.calls.inflight.client_requests.counters.resumed);
-        let (client, claims) = (Client::Stateless(stateless), self.state.clone());
+        let owner = owner_of(caller.principal, caller.address);
+        let claims = StateKind::Journal.of(&self.state, owner.as_deref());
+        let client = Client::Stateless(stateless);
         Ok(match state {
             None => ReplaySession::resumed(client, None, responses, claims),
             Some(OpenedState::Inline(state)) => {
