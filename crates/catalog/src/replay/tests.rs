@@ -214,7 +214,7 @@ async fn an_attempt_that_succeeded_after_failed_ones_is_the_result_in_later_roun
 async fn outer(session: &ReplaySession, inner: Option<u32>) -> Result<u32, ToolError> {
     let effect = async {
         let inner = step(session, StepGuarantee::AtLeastOnce, inner).await?;
-        Ok(10 * inner)
+        Ok::<_, ToolError>(10 * inner)
     };
     run_step(session, "outer", StepGuarantee::AtLeastOnce, effect).await
 }
