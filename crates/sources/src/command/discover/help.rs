@@ -70,8 +70,8 @@ impl Help {
         let mut about: Vec<&str> = Vec::new();
         // Indent of the current entry. Its continuation lines are indented further.
         let mut entry: Option<(usize, Last)> = None;
-        // Indent of the line `{add,remove}`, below which argparse lists subcommands.
-        let mut choices: Option<usize> = None;
+        // Indent of the last positional argument. argparse lists subcommands below theirs.
+        let mut positional: Option<usize> = None;
         for line in text.lines().take(LINES_MAX) {
             let trimmed = line.trim();
             let indent = line.len() - line.trim_start().len();
@@ -122,7 +122,7 @@ impl Help {
                 {
                     about.push(trimmed);
                 }
-                (entry, choices) = (None, None);
+                (entry, positional) = (None, None);
                 continue;
             }
             // A single dash begins a list item, not an option.
@@ -138,10 +138,10 @@ impl Help {
                 _ => {}
             }
             if section == Section::Positionals {
-                if trimmed.starts_with('{') {
-                    choices = Some(indent);
+                let is_below = positional.is_some_and(|at| indent == at + 2);
+                if !is_below {
+                    positional = Some(indent);
                 }
-                let is_below = choices.is_some_and(|at| indent == at + 2);
                 entry = (is_below && help.add_command(trimmed)).then_some((indent, Last::Command));
             }
             if section == Section::Commands {
@@ -604,6 +604,13 @@ mod tests {
             &["things"],
         );
         assert_eq!(names(&help), ["add", "remove"]);
+        let help = Help::read(
+            "usage: things [-h] COMMAND ...\n\npositional arguments:\n  COMMAND\n    add       adds a thing, which\n              is new\n    \
+             remove    removes it\n",
+            &["things"],
+        );
+        assert_eq!(names(&help), ["add", "remove"]);
+        assert_eq!(help.commands[0].about, "adds a thing, which is new");
     }
 
     #[test]
