@@ -71,7 +71,7 @@ impl Polled {
 
 impl Drop for Polled {
     fn drop(&mut self) {
-        POLLED.with_borrow_mut(|polled| drop(polled.pop()));
+        POLLED.with_borrow_mut(Vec::pop);
     }
 }
 
