@@ -93,7 +93,7 @@ pub use prompt::{
 };
 pub use provided::{Provided, Unprovided};
 pub use registry::{Catalog, CatalogError};
-pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool};
+pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool, OutputProblem};
 pub use replay::{
     Client, ClientRequestError, InputRound, PendingRequest, ReplayError, ReplaySession,
     RequiredElicitation, StatelessRequest, StepError, Suspension,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use entry::CatalogResource;
-pub use entry::{CatalogPrompt, CatalogTemplate, CatalogTool};
+pub use entry::{CatalogPrompt, CatalogTemplate, CatalogTool, OutputProblem};
 pub use error::CatalogError;
 
 use super::extensions::Extensions;

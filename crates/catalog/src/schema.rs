@@ -32,6 +32,7 @@ mod explain;
 mod formats;
 mod generate;
 mod mirrored;
+mod nulls;
 #[cfg(feature = "validation")]
 mod plain;
 mod sameness;
@@ -45,6 +46,7 @@ use compiled::{dialect, options};
 pub use formats::{without_number_formats, without_rust_formats};
 pub use generate::{inline, of_arguments, of_output, without_null};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
+pub use nulls::{null_for_number, requires_number};
 pub use sameness::says_no_more_than_type;
 
 /// Error of a rejected schema, with its position: a JSON pointer in fragment form, `#/properties/unit`.

@@ -11,7 +11,7 @@ use super::reply::{MaybeReady, RejectReason, Reply};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::tool_result::{error_result, large_success, success};
-use crate::catalog::{CatalogTool, Output, ToolError, ToolErrorKind};
+use crate::catalog::{CatalogTool, Output, OutputProblem, ToolError, ToolErrorKind};
 use crate::limit::LARGE_BYTES;
 use crate::net::ShareKey;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
@@ -94,10 +94,7 @@ impl ResultWriter<'_> {
         MaybeReady::Ready(match outcome {
             CallOutcome::Done(Ok(output)) => match self.entry.check_output(&output) {
                 Ok(()) => self.success(output),
-                Err(problem) => {
-                    tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
-                    internal_error(self.id)
-                }
+                Err(problem) => self.bad_output(&problem),
             },
             CallOutcome::Done(Err(error)) => self.failure(&error),
             CallOutcome::TimedOut(limit) => {
@@ -126,6 +123,31 @@ impl ResultWriter<'_> {
 
     pub(super) fn name(&self) -> &str {
         self.entry.tool.definition().name()
+    }
+
+    /// Response to a call whose result does not match the output schema.
+    #[cold]
+    fn bad_output(&self, problem: &OutputProblem) -> Reply {
+        match problem {
+            OutputProblem::NotFinite(path) => {
+                let place = match path.is_empty() {
+                    true => String::new(),
+                    false => format!(" at `{path}`"),
+                };
+                let message = format!(
+                    "the result has a number{place} that is NaN or infinite, which JSON cannot represent"
+                );
+                tracing::warn!(
+                    tool = self.name(),
+                    "{message}; return an Option<f64> where there may be none"
+                );
+                self.error_result(&message)
+            }
+            OutputProblem::Misfit(problem) => {
+                tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
+                internal_error(self.id)
+            }
+        }
     }
 
     fn success(&self, output: Output) -> Reply {
