@@ -131,6 +131,13 @@ impl Streams {
         announcer: Announcer,
         snapshots: Arc<Snapshots>,
     ) -> Self {
+        // The announcer may live in tools that the snapshots have.
+        let served = Arc::downgrade(&snapshots);
+        announcer.on_resource_change(move |uri| {
+            if let Some(snapshots) = served.upgrade() {
+                snapshots.load().resource_cache.invalidate(uri);
+            }
+        });
         Self {
             config,
             state,
