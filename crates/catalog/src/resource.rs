@@ -315,6 +315,14 @@ impl ResourceError {
         }
     }
 
+    /// A converted error, without its type.
+    pub(crate) fn foreign(message: String) -> Self {
+        Self {
+            foreign: true,
+            ..Self::new(message)
+        }
+    }
+
     /// Keeps the cause for the log. It is not shown to the caller.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
