@@ -99,7 +99,8 @@ pub enum SchemaProblem {
     /// The schema is stricter than a Rust type, and this build has no validator.
     #[error(
         "the schema requires the feature `validation`, which this build does not have; enable the feature, or remove \
-         ranges, lengths and patterns and check them in the tool"
+         what it is needed for: ranges, lengths and patterns, enums with data, flattened structs, sets, arrays, `char`, \
+         `NonZero` types, and maps whose keys are not strings"
     )]
     NotBuilt,
     /// An `x-mcp-header` that breaks a rule.
