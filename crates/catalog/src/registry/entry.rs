@@ -131,7 +131,7 @@ impl CatalogTool {
     }
 
     /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
-    /// for it stays one.
+    /// for it stays one, unless its numbers are more precise in the text.
     pub fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
         let Some(schema) = &self.input else {
             return Ok(arguments);
@@ -139,7 +139,9 @@ impl CatalogTool {
         let tree = Value::Object(arguments.to_map()?);
         schema.check(&tree)?;
         match tree {
-            Value::Object(object) => Ok(Arguments::from(object)),
+            Value::Object(object) if !arguments.may_have_long_numbers() => {
+                Ok(Arguments::from(object))
+            }
             _ => Ok(arguments),
         }
     }
