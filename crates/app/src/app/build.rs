@@ -189,7 +189,8 @@ impl App {
     ///
     /// It needs no runtime. With sources, upstream servers or toolsets it starts a thread for their connections, which
     /// ends with the harness. The functions of [`on_start`](Self::on_start) and [`on_stop`](Self::on_stop) and the tasks
-    /// of [`background`](Self::background) do not run.
+    /// of [`background`](Self::background) do not run, later changes of a [`Source`](crate::catalog::Source) are not offered,
+    /// and layers, routes, authentication methods and endpoints are left out.
     ///
     /// # Errors
     ///
