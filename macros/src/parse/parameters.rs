@@ -286,6 +286,7 @@ fn means_context(ty: &Type) -> bool {
 
 fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
     let name = kind.name();
+    let ty = inside_option(ty);
     match ty {
         Type::Reference(reference) => {
             let instead = match &*reference.elem {
