@@ -242,7 +242,7 @@ type Suggested<E> = Pin<Box<dyn Future<Output = Result<Completions, E>> + Send>>
 /// `M` tells the forms apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot suggest values",
-    label = "expected a `fn(&CompletionRequest)` or an `async fn(CompletionRequest)` that returns `Completions`, a `Vec<String>`, or a `Result` of them"
+    label = "expected a `fn(&CompletionRequest)` or an `async fn(CompletionRequest)` that returns `Completions`, a `Vec<String>`, or a `Result` of them whose error implements `std::error::Error`"
 )]
 pub trait Suggests<M, E> {
     fn suggest(self, context: Arc<CallContext>, request: CompletionRequest) -> Suggested<E>;
