@@ -30,41 +30,6 @@ fn a_url_is_never_repeated() {
 }
 
 #[test]
-fn a_server_elsewhere_is_spoken_to_by_tls_unless_the_url_says_otherwise() {
-    for (url, mode) in [
-        ("postgres://me@db.internal/shop", SslMode::Require),
-        ("postgres://me@10.0.0.1/shop", SslMode::Require),
-        ("postgres://me@localhost/shop", SslMode::Prefer),
-        ("postgres://me@127.0.0.1/shop", SslMode::Prefer),
-        (
-            "postgres://me@db.internal/shop?sslmode=disable",
-            SslMode::Disable,
-        ),
-        ("postgres://me@localhost,db.internal/shop", SslMode::Require),
-        // The word is not a parameter here.
-        (
-            "postgres://me:sslmode@db.internal/sslmode",
-            SslMode::Require,
-        ),
-        (
-            "postgres://me@db.internal/shop?sslmode=prefer",
-            SslMode::Require,
-        ),
-        (
-            "host=localhost hostaddr=10.0.0.1 user=me dbname=shop",
-            SslMode::Require,
-        ),
-        (
-            "host=db.internal hostaddr=127.0.0.1 user=me dbname=shop",
-            SslMode::Prefer,
-        ),
-    ] {
-        let postgres = at(url).expect("a URL");
-        assert_eq!(postgres.config.get_ssl_mode(), mode, "{url}");
-    }
-}
-
-#[test]
 fn columns_of_one_name_are_numbered_and_bytes_are_encoded() {
     let limits = SqlLimits {
         rows: 10,
@@ -111,4 +76,18 @@ fn arguments_are_written_as_the_server_reads_them() {
         let shown = format!("{value} as {}", r#type.name());
         assert_eq!(written(value, &r#type).as_deref(), expected, "{shown}");
     }
+}
+
+#[test]
+fn a_list_is_an_array_for_a_domain_over_arrays_too() {
+    let domain = |base| {
+        Type::new(
+            "own".to_owned(),
+            1,
+            TypeKind::Domain(base),
+            "public".to_owned(),
+        )
+    };
+    assert!(is_array(&domain(domain(Type::INT4_ARRAY))));
+    assert!(!is_array(&domain(Type::JSONB)));
 }
