@@ -278,14 +278,16 @@ impl OpenRepository<'_> {
         collapse: bool,
     ) -> Result<Vec<BString>, ToolError> {
         let mut state: State = State::clone(&index.file);
-        // The walk trusts these flags, so a folder that became a file must not count as tracked.
+        // The walk takes a folder for tracked if one of its entries has this flag. Git also does so if all of its files were
+        // deleted, but not if the folder became a file.
         for (entry, path) in state.entries_mut_with_paths() {
             self.stop.check()?;
             let found = worktree.find(path).doing("look at a file")?;
             let is_there = match found {
                 Some(FileKind::Tracked { .. }) => entry.mode != IndexMode::COMMIT,
                 Some(FileKind::Folder) => entry.mode == IndexMode::COMMIT,
-                Some(FileKind::Other) | None => false,
+                Some(FileKind::Other) => false,
+                None => worktree.is_below_folder(path).doing("look at a folder")?,
             };
             entry.flags.set(Flags::UPTODATE, is_there);
         }
@@ -303,12 +305,18 @@ impl OpenRepository<'_> {
             paths: Vec::new(),
             max: self.limits().files,
             stop: self.stop,
+            worktree,
+            rules_max: self.limits().file_bytes,
+            unread: None,
         };
         let goes_on = AtomicBool::new(false);
         let walked = self
             .repository
             .dirwalk(&state, None::<&BStr>, &goes_on, options, &mut seen);
         self.stop.check()?;
+        if let Some(unread) = seen.unread {
+            return Err(unread);
+        }
         walked.doing("walk through the working tree")?;
         if seen.max < seen.paths.len() {
             return Err(too_many(seen.max, self.stop));
@@ -322,6 +330,11 @@ struct Untracked<'a> {
     paths: Vec<BString>,
     max: usize,
     stop: &'a Stop,
+    worktree: &'a Worktree,
+    /// Maximum size of a `.gitignore`, in bytes.
+    rules_max: usize,
+    /// Error of a folder whose `.gitignore` cannot be read, which ends the walk.
+    unread: Option<ToolError>,
 }
 
 impl gix::dir::walk::Delegate for Untracked<'_> {
@@ -331,7 +344,7 @@ impl gix::dir::walk::Delegate for Untracked<'_> {
         _: Option<gix::dir::entry::Status>,
     ) -> ControlFlow<()> {
         use gix::dir::entry::{Kind, Status};
-        if self.stop.check().is_err() || self.max < self.paths.len() {
+        if self.unread.is_some() || self.stop.check().is_err() || self.max < self.paths.len() {
             return ControlFlow::Break(());
         }
         let is_folder = match entry.disk_kind {
@@ -347,6 +360,28 @@ impl gix::dir::walk::Delegate for Untracked<'_> {
             self.paths.push(path);
         }
         ControlFlow::Continue(())
+    }
+
+    fn can_recurse(
+        &mut self,
+        entry: gix::dir::EntryRef<'_>,
+        for_deletion: Option<gix::dir::walk::ForDeletionMode>,
+        worktree_root_is_repository: bool,
+    ) -> bool {
+        let recurses = entry.status.can_recurse(
+            entry.disk_kind,
+            entry.pathspec_match,
+            for_deletion,
+            worktree_root_is_repository,
+        );
+        if recurses && self.unread.is_none() {
+            let folder = entry.rela_path.as_ref();
+            let checked = self
+                .worktree
+                .check_rules(folder, ".gitignore", self.rules_max);
+            self.unread = checked.err();
+        }
+        recurses && self.unread.is_none()
     }
 }
 
