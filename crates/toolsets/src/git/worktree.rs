@@ -505,7 +505,11 @@ mod tests {
         assert!(check("").is_ok());
         std::fs::write(at(".gitignore"), "0123456789+").expect("written");
         let large = check("").expect_err("large");
-        assert!(large.message().contains("more than 10 bytes"), "{large}");
+        assert!(
+            large.message().contains("more than 10 bytes"),
+            "{}",
+            large.message()
+        );
         let kind = FileType::Fifo;
         rustix::fs::mknodat(
             rustix::fs::CWD,
