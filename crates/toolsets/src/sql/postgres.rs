@@ -8,13 +8,16 @@
 
 use std::error::Error as StdError;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures_util::future::{Either, select};
 use futures_util::{StreamExt, pin_mut};
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{Format, IsNull, Kind as TypeKind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{CancelToken, Client, Config, Error};
@@ -73,11 +76,14 @@ enum Stage {
     Running,
 }
 
-/// An open connection.
+/// An open connection. On drop it is closed, at the latest after [`CANCEL`].
 struct Session {
     client: Client,
     is_superuser: bool,
+    _open: oneshot::Sender<()>,
 }
+
+type Cause = Box<dyn StdError + Send + Sync>;
 
 impl Postgres {
     /// Creates a database at a URL. The connection is made for the first query.
@@ -175,31 +181,23 @@ impl Postgres {
 
     async fn connect(&self) -> Result<Session, SqlError> {
         let (config, tls) = (self.config.clone(), self.tls.clone());
-        let connected = self.background.spawn(async move {
-            let (client, connection) = config.connect(tls).await?;
-            // The task ends when the client is dropped.
-            net::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to a database has ended");
-                }
-            });
-            let row = client
-                .query_one("SELECT current_setting('is_superuser') = 'on'", &[])
-                .await?;
-            Ok::<_, Error>(Session {
-                is_superuser: row.get(0),
-                client,
+        let (name, limit) = (self.name.clone(), self.limits.timeout());
+        // The call may be over before this ends.
+        let opened = self.background.spawn(async move {
+            let opened = match timeout(limit, open(&config, tls)).await {
+                Ok(opened) => opened.map_err(Cause::from),
+                Err(_) => Err(Cause::from("the server does not respond")),
+            };
+            opened.inspect_err(|error| {
+                let error = chain(&**error);
+                tracing::warn!(database = %name, error, "a database cannot be reached");
             })
         });
-        let Some(connected) = connected else {
+        let Some(opened) = opened else {
             return Err(SqlError::unusable(&self.name, "no runtime for connections"));
         };
-        match connected.await {
-            Ok(Ok(session)) => Ok(session),
-            Ok(Err(error)) => {
-                tracing::warn!(database = %self.name, error = %chain(&error), "a database cannot be reached");
-                Err(SqlError::unusable(&self.name, error))
-            }
+        match opened.await {
+            Ok(opened) => opened.map_err(|error| SqlError::unusable(&self.name, error)),
             Err(error) => Err(SqlError::unusable(&self.name, error)),
         }
     }
@@ -306,6 +304,29 @@ impl std::fmt::Debug for Postgres {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Postgres").field(&self.name).finish()
     }
+}
+
+async fn open(config: &Config, tls: MakeRustlsConnect) -> Result<Session, Error> {
+    let (client, connection) = config.connect(tls).await?;
+    let (open, closed) = oneshot::channel::<()>();
+    net::spawn(async move {
+        // By itself, the connection waits for the result of its query, which may never come.
+        let given_up = async {
+            let _ = closed.await;
+            sleep(CANCEL).await;
+        };
+        if let Either::Left((Err(error), _)) = select(pin!(connection), pin!(given_up)).await {
+            tracing::debug!(%error, "a connection to a database has ended");
+        }
+    });
+    let row = client
+        .query_one("SELECT current_setting('is_superuser') = 'on'", &[])
+        .await?;
+    Ok(Session {
+        is_superuser: row.get(0),
+        client,
+        _open: open,
+    })
 }
 
 /// A connection with a running query. On drop, the query is cancelled at the server and the connection is closed.

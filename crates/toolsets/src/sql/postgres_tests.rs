@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::super::placeholder::Statement;
 use super::*;
 
 fn at(url: &str) -> Result<Postgres, (&'static str, String)> {
@@ -90,4 +91,26 @@ fn a_list_is_an_array_for_a_domain_over_arrays_too() {
     };
     assert!(is_array(&domain(domain(Type::INT4_ARRAY))));
     assert!(!is_array(&domain(Type::JSONB)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_not_answered_is_closed() {
+    use tokio::io::AsyncReadExt as _;
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let server = server.expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let postgres = at(&format!("postgres://me:hunter2@127.0.0.1:{port}/shop")).expect("a URL");
+    let question = Question {
+        statement: Arc::new(Statement::read("SELECT 1")),
+        values: Vec::new(),
+        kind: Kind::Free,
+    };
+    let ended = async {
+        let (mut socket, _) = server.accept().await.expect("a connection");
+        timeout(Duration::from_secs(60), socket.read_to_end(&mut Vec::new())).await
+    };
+    let (answer, ended) = tokio::join!(postgres.ask(question), ended);
+    let problem = answer.expect_err("no answer").to_string();
+    assert_eq!(problem, "the database shop cannot be used at the moment");
+    assert!(ended.is_ok(), "the connection is still open");
 }
