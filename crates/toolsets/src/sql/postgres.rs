@@ -189,8 +189,7 @@ impl Postgres {
                 Err(_) => Err(Cause::from("the server does not respond")),
             };
             opened.inspect_err(|error| {
-                let error = chain(&**error);
-                tracing::warn!(database = %name, error, "a database cannot be reached");
+                tracing::warn!(database = %name, error = %chain(&**error), "a database cannot be reached");
             })
         });
         let Some(opened) = opened else {
