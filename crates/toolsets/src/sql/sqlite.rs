@@ -51,8 +51,11 @@ const SLOW: [&str; 7] = [
 ];
 /// Maximum memory of all queries of this process together, in bytes.
 const HEAP_BYTES: i64 = 256 * 1024 * 1024;
+/// Maximum length of a pattern of LIKE or GLOB in a free query, in bytes. Their time is proportional to the product of the
+/// lengths of text and pattern.
+const FREE_PATTERN_BYTES: i32 = 100;
 /// Number of virtual machine steps between two checks of the time.
-const STEPS: i32 = 2000;
+const STEPS: i32 = 200;
 /// Maximum time to wait for another writing process, in milliseconds, within the query's timeout.
 const BUSY_MS: u64 = 2000;
 
@@ -139,8 +142,11 @@ impl Sqlite {
         let stop = stop.clone();
         connection.progress_handler(STEPS, Some(move || stop.check().is_err()))?;
         let mut statement = prepared(&connection, &question.statement, question.kind)?;
-        if question.kind == Kind::Free && is_slow.load(Ordering::Relaxed) {
-            connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, SLOW_VALUE_BYTES)?;
+        if question.kind == Kind::Free {
+            connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, FREE_PATTERN_BYTES)?;
+            if is_slow.load(Ordering::Relaxed) {
+                connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, SLOW_VALUE_BYTES)?;
+            }
         }
         for (name, value) in question.statement.names.iter().zip(&question.values) {
             if let Some(index) = statement.parameter_index(&format!(":{name}"))? {

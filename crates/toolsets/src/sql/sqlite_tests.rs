@@ -350,6 +350,18 @@ fn slow_functions_of_free_queries_get_short_values_only() {
 }
 
 #[test]
+fn patterns_of_free_queries_are_short() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    for word in ["LIKE", "GLOB"] {
+        let with = |length: usize| format!("SELECT 'a' {word} '{}' AS x", "a".repeat(length));
+        assert!(free(&sqlite, &with(100)).is_ok());
+        let problem = free(&sqlite, &with(101)).expect_err("too long");
+        assert!(problem.contains("pattern"), "{problem}");
+        assert!(ask(&sqlite, &with(1000), Kind::Fixed).is_ok());
+    }
+}
+
+#[test]
 fn a_query_that_wants_too_much_memory_is_refused() {
     let (_folder, sqlite) = database(&SqlLimits::default());
     let error = free(&sqlite, "SELECT length(zeroblob(1000000000))").expect_err("too big");
