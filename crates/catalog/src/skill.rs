@@ -579,7 +579,7 @@ mod tests {
         assert!(source(problem(folder.path())).contains("regular file"));
         fs::remove_dir(&manifest).expect("removed");
         let sparse = fs::File::create(&manifest).expect("made");
-        sparse.set_len(1 << 40).expect("longer");
+        sparse.set_len(BYTES_MAX as u64).expect("longer");
         assert!(matches!(problem(folder.path()), SkillError::File { .. }));
     }
 
