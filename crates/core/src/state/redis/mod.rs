@@ -9,6 +9,7 @@ mod listener;
 mod server_info;
 mod trust;
 mod connector;
+mod on_demand;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,9 +104,12 @@ impl Redis {
 
     /// A connection to ask over, unless that is not to be tried now.
     async fn enter(&self) -> Result<(Call<'_>, Connection), StateError> {
-        let call = self.begin()?;
+        let mut call = self.begin()?;
         match self.way.connection().await {
-            Ok(connection) => Ok((call, connection)),
+            Ok(connection) => {
+                call.is_asked = true;
+                Ok((call, connection))
+            }
             Err(error) => call.end(Err(error)),
         }
     }
@@ -124,7 +128,10 @@ impl Redis {
     /// Refuses a call at once if those before it have failed.
     fn begin(&self) -> Result<Call<'_>, StateError> {
         match self.breaker().enter(Instant::now()) {
-            Ok(()) => Ok(Call(Some(self))),
+            Ok(()) => Ok(Call {
+                redis: Some(self),
+                is_asked: false,
+            }),
             Err(_) => Err(unreachable(
                 "it did not respond before, and is not asked again for a moment",
             )),
@@ -142,11 +149,15 @@ const PAUSE: Backoff = Backoff {
 };
 
 /// A call that has begun. One that is given up counts as failed.
-struct Call<'r>(Option<&'r Redis>);
+struct Call<'r> {
+    redis: Option<&'r Redis>,
+    /// True once it has a connection.
+    is_asked: bool,
+}
 
 impl Call<'_> {
     fn end<T>(mut self, result: Result<T, RedisError>) -> Result<T, StateError> {
-        let redis = self.0.take();
+        let redis = self.redis.take();
         if let Some(redis) = redis {
             match &result {
                 // A server that says no is one that answers.
@@ -162,8 +173,11 @@ impl Call<'_> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        if let Some(redis) = self.0 {
+        if let Some(redis) = self.redis {
             redis.breaker().failed(Instant::now(), chance());
+            if self.is_asked {
+                redis.way.miss();
+            }
         }
     }
 }
