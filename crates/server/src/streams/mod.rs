@@ -1,7 +1,7 @@
 //! Event streams: notification streams, resumable call streams, and how replicas coordinate them.
 //!
-//! Two logs in the shared state hold what every replica must know: *notices*, which say that something has changed
-//! (`notice.rs`), and *durable events* about sessions (`cluster.rs`). A replica that is told of new entries reads on
+//! Logs in the shared state hold what every replica must know: *notices*, which say that something has changed
+//! (`notice.rs`), and *durable events* about sessions (`cluster.rs`): one for ends, one for log levels. A replica that is told of new entries reads on
 //! from its position. So a lost bus message loses no entry.
 //!
 //! - A session's notification stream (GET) and a stream of `subscriptions/listen` deliver notices
