@@ -302,6 +302,7 @@ impl Reader<'_> {
     }
 
     fn resource(&mut self, (name, version): (&str, &str)) -> BTreeMap<String, String> {
+        const LIST: &str = "OTEL_RESOURCE_ATTRIBUTES";
         let mut resource = BTreeMap::from([
             ("service.name".to_owned(), name.to_owned()),
             ("service.version".to_owned(), version.to_owned()),
@@ -319,7 +320,6 @@ impl Reader<'_> {
         resource
             .entry("service.instance.id".to_owned())
             .or_insert_with(random_instance_id);
-        const LIST: &str = "OTEL_RESOURCE_ATTRIBUTES";
         if let Some(list) = self.probe.variable(LIST) {
             resource.extend(self.pairs(LIST, list));
         }
