@@ -250,8 +250,9 @@ mod tests {
     }
 
     fn ended() -> OutboxItem {
+        let nonce = [0_u8; 16];
         let ended = serde_json::json!({
-            "nonce": [0; 16], "principal": "ada", "issued": 0, "expires": 1
+            "nonce": nonce, "principal": "ada", "issued": 0, "expires": 1
         });
         OutboxItem::Event(PendingEvent {
             event: Box::new(DurableEvent::Ended(
