@@ -189,7 +189,7 @@ pub struct HttpLimits {
     pub body_bytes_per_second: u32,
     /// Maximum idle time of a connection, in seconds.
     pub idle_seconds: u32,
-    /// Maximum time in which a client reads nothing of a response, in seconds.
+    /// Maximum time in which a client makes no room for more of a response, in seconds. It makes room by reading some 64 KiB.
     pub write_stall_seconds: u32,
     /// Maximum age of a connection, in seconds, randomised by a tenth. It is closed after its current response; on
     /// HTTP/2, no further streams are accepted.
