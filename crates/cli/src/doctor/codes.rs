@@ -14,6 +14,7 @@ const CODES: &[(&str, &str, &str)] = &[
     ("machine", "callers", "LS-AUTH-20"),
     ("machine", "seal keys", "LS-SEAL-20"),
     ("machine", "certificate", "LS-TLS-20"),
+    ("machine", "expiry", "LS-TLS-28"),
     ("machine", "clock", "LS-MACHINE-05"),
     ("machine", "tokens.folder", "LS-TOKENS-20"),
     ("machine", "upstreams_folder", "LS-SOURCE-21"),
