@@ -822,3 +822,23 @@ fn a_setting_with_which_the_server_would_not_start_again_is_rejected_at_the_relo
     program.wait_for("is in force");
     assert!(program.get("/info", KEY).contains("\"name\":\"five\""));
 }
+
+#[cfg(feature = "oauth")]
+#[test]
+fn the_resource_metadata_has_the_present_title() {
+    let text = |title: &str| {
+        format!(
+            "server: {{title: {title}}}\nhttp: {{port: 0, public_url: 'http://localhost'}}\n\
+             auth: {{oauth: {{issuer: 'http://127.0.0.1:1'}}}}\n"
+        )
+    };
+    let mut program = Program::start(&text("One"), &[]);
+    let has = |program: &Program, title: &str| {
+        let document = program.get("/.well-known/oauth-protected-resource", KEY);
+        document.contains(&format!("\"resource_name\":\"{title}\""))
+    };
+    assert!(has(&program, "One"));
+    program.write(&text("Two"));
+    program.wait_for("is in force");
+    assert!(has(&program, "Two"));
+}

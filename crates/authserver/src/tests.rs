@@ -208,6 +208,18 @@ async fn scopes_of_changed_rules_are_offered_at_once() {
 }
 
 #[tokio::test]
+async fn a_changed_name_of_the_server_is_shown_at_once() {
+    let flow = Flow::start().await;
+    let client = flow.register().await;
+    for name in ["Tools", "Other tools"] {
+        flow.server.name.set(name);
+        let page = flow.authorize(&client, &[]).await;
+        let asked = format!(" wants access to {name}</h1>");
+        assert!(page.html.contains(&asked), "{}", page.html);
+    }
+}
+
+#[tokio::test]
 async fn metadata_lists_what_there_is() {
     let flow = Flow::start().await;
     let (status, text) = flow.get("/.well-known/oauth-authorization-server").await;

@@ -20,7 +20,7 @@ use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
-use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook};
+use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook, name_hook};
 use super::items::{LoadedItems, report_rejected};
 use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
@@ -120,7 +120,16 @@ impl App {
             server
         };
         #[cfg(all(feature = "oauth", feature = "sources"))]
-        connect::serve(&mut layers, &config, &items, (authorization, auth.keys()));
+        {
+            let recognizers = (authorization, auth.keys());
+            connect::serve(
+                &mut layers,
+                &config,
+                &items,
+                auth.display_name(),
+                recognizers,
+            );
+        }
         let whole = &server.snapshot().catalog;
         let endpoints = endpoints::build(&config, &parts, &items, whole, apps).await?;
         let servers = endpoints::servers(&endpoints);
@@ -128,6 +137,7 @@ impl App {
             keys_hook(auth.keys()),
             implied_scopes_hook(auth.tokens()),
             limits_hook(&server),
+            name_hook(auth.display_name(), identity.clone()),
         ]);
         let served = (Arc::clone(&config), loaded_items);
         let catalogs = CatalogBuilder::new(&server, identity, items, proved, served, endpoints);

@@ -12,8 +12,8 @@ use url::Url;
 
 use super::provider::FakeProvider;
 use crate::auth::{
-    AuthConfig, Authentication, Credentials, DpopVerifier, FacadeConfig, OAuthConfig, Principal,
-    ServerFacts,
+    AuthConfig, Authentication, Credentials, DisplayName, DpopVerifier, FacadeConfig, OAuthConfig,
+    Principal, ServerFacts,
 };
 use crate::net::TrustedProxies;
 use crate::seal::{KeyRing, SealConfig, SignedNonces};
@@ -340,7 +340,7 @@ fn server(config: &FacadeConfig, ring: &Arc<KeyRing>, state: &SharedState) -> Au
     AuthorizationServer::new(Parts {
         config: config.clone(),
         issuer: "https://mcp.example.com".to_owned(),
-        name: "Tools".to_owned(),
+        name: DisplayName::new("Tools"),
         resources: vec![
             "https://mcp.example.com/mcp".to_owned(),
             "https://mcp.example.com/mcp/small".to_owned(),

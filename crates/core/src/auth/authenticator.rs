@@ -8,7 +8,9 @@ use http::{HeaderMap, HeaderValue};
 use super::credential_cache::{Cacheable, CredentialCache, Epoch};
 use super::credentials::API_KEY_HEADER;
 use super::resource::{RequestTarget, Resource};
-use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
+use super::{
+    AuthError, AuthMethod, AuthOutcome, Credentials, DisplayName, Principal, PrincipalKind,
+};
 
 /// Determines the principal of each request.
 #[derive(Debug)]
@@ -126,6 +128,11 @@ impl Authenticator {
         };
         let challenge = self.resource.challenge(seen, &error, needed);
         (error, challenge)
+    }
+
+    /// The server's name for people.
+    pub(super) fn display_name(&self) -> DisplayName {
+        self.resource.name.clone()
     }
 
     /// The document about this server as a protected resource, if there is one at the path.
