@@ -67,10 +67,18 @@ impl Loaded {
     }
 
     fn origin_at(&self, path: &[String]) -> Origin {
-        match self.tree.get(path) {
-            Some(node) => node.origin.clone(),
-            None => Origin::Default,
+        if let Some(node) = self.tree.get(path) {
+            return node.origin.clone();
         }
+        // The value of a variable can be a whole table, in JSON.
+        let written = (1..path.len()).rev().find_map(|length| {
+            let node = self.tree.get(&path[..length])?;
+            let value = node.to_value();
+            let mut rest = path[length..].iter();
+            let member = rest.try_fold(&value, |table, name| table.get(name));
+            member.map(|_| node.origin.clone())
+        });
+        written.unwrap_or(Origin::Default)
     }
 
     fn collect(
@@ -228,6 +236,7 @@ mod tests {
                 "LONGSHORE_SEAL__KEYS",
                 "swordfish swordfish swordfish swordfish",
             ),
+            ("LONGSHORE_LIMITS__TOOLS", r#"{"getWeather": {"calls": 2}}"#),
             ("PORT", "80"),
         ]);
         let flags = Flags {
@@ -246,6 +255,12 @@ mod tests {
                 "LONGSHORE_HTTP__LIMITS__BODY_BYTES",
             ),
             ("seal.keys", r#"["[secret]"]"#, "LONGSHORE_SEAL__KEYS"),
+            (
+                "limits.tools.getWeather.calls",
+                "2",
+                "LONGSHORE_LIMITS__TOOLS",
+            ),
+            ("limits.tools.getWeather.burst", "0", "default"),
             ("stdio.framing", r#""auto""#, "default"),
         ] {
             let found = explained.iter().find(|one| one.setting == setting);

@@ -105,7 +105,7 @@ fn table(
     }
 }
 
-/// A file's text, if it is of a reasonable size.
+/// A file's text without a byte order mark, if it is of a reasonable size.
 pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
 
@@ -124,6 +124,9 @@ pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::other(format!(
             "it has more than {FILE_MAX} bytes"
         )));
+    }
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
     }
     Ok(text)
 }
