@@ -162,7 +162,8 @@ impl AdminConfig {
 
 /// Connection, size and time limits.
 ///
-/// Time limits are enforced by a sweep once a second, so they take effect up to a second late.
+/// Time limits are enforced by a sweep once a second, so they take effect up to a second late. Time in which the process did
+/// not run, as on platforms that freeze it between requests, does not count.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
