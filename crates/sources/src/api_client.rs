@@ -156,7 +156,8 @@ impl ApiClient {
         let builder = Client::builder(guard)
             .deadlines(Deadlines::total(limits.timeout()))
             .max_body(limits.response_bytes)
-            .redirects(limits.redirects);
+            .redirects(limits.redirects)
+            .memory(parts.memory.clone());
         let builder = tls
             .apply_for(bases, builder)
             .map_err(|problem| ("tls", problem))?;

@@ -37,7 +37,7 @@ use crate::config::{Config, Flags, Loaded, validate_features};
 use crate::environment::{Probe, instance_name};
 use crate::harness::Harness;
 use crate::limit::{Limits, RateSync};
-use crate::net::Background;
+use crate::net::{Background, MemoryBudget};
 use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
 use crate::telemetry::Telemetry;
@@ -338,7 +338,8 @@ impl App {
             name: instance_name(Probe::real()).map(Into::into),
             endpoint: None,
         };
-        let limits = limits(config, &telemetry, &shared, &keys);
+        let memory = self.offers.memory;
+        let limits = limits(config, &telemetry, &shared, &keys, memory);
         let audit = Audit::start(&config.audit, &telemetry)?;
         let methods = methods::by_name(self.methods)?;
         let parts = SharedParts {
@@ -400,8 +401,9 @@ fn limits(
     telemetry: &Telemetry,
     shared: &ServerContext,
     keys: &KeyRing,
+    memory: MemoryBudget,
 ) -> Arc<Limits> {
-    let limits = Limits::new(&config.limits, &telemetry.metrics);
+    let limits = Limits::new(&config.limits, &telemetry.metrics).sharing(memory);
     // Messages identify callers by a hash with these keys.
     let limits = Arc::new(if shared.is_shared && keys.is_shared() {
         limits.reaching(RateSync {

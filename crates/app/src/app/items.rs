@@ -17,7 +17,7 @@ use crate::catalog::{
 };
 use crate::config::{Config, ConfigError, Conflict, is_public};
 use crate::environment::Probe;
-use crate::net::Background;
+use crate::net::{Background, MemoryBudget};
 use crate::seal::KeyRing;
 use crate::source::{
     Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, BuiltSource,
@@ -55,6 +55,8 @@ pub(super) struct AppItems {
     pub(super) signer: Option<AssertionSigner>,
     /// Logins of users at the APIs of sources.
     pub(super) accounts: Accounts,
+    /// Memory for large bodies that arrive.
+    pub(super) memory: MemoryBudget,
     /// State of the sources that a reload keeps.
     pub(super) reuse: Reuse,
     /// Upstream servers of the settings at startup.
@@ -284,6 +286,7 @@ impl AppItems {
             accounts: self.accounts.clone(),
             metrics: self.metrics.clone(),
             memory_bytes: config.limits.memory_bytes,
+            memory: self.memory.clone(),
             reuse: self.reuse.clone(),
         }
     }

@@ -170,7 +170,7 @@ impl Reloader {
             }
             let mut files = files_with_references(&self.current, &self.catalogs);
             // A file that is missing may be created.
-            for rejected in &self.rejected {
+            if let Some(rejected) = &self.rejected {
                 files.extend(files_of(rejected));
                 files.extend(checked_files(&rejected.config));
             }

@@ -11,17 +11,21 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use url::Url;
 
 use super::client::{is_redirect, next_url};
 use super::decompress::{DecompressError, Decompressor};
 use super::pinned_client::PoolSlot;
-use super::{FetchError, Phase};
+use super::{FetchError, MemoryBudget, Phase};
 
 /// Maximum time to drain the rest of an unwanted stream, and the maximum number of bytes to discard.
 const REST: Duration = Duration::from_secs(1);
 const REST_BYTES: usize = 64 * 1024;
+/// Size from which a body counts as large.
+const LARGE_BYTES: usize = 64 * 1024;
+/// Pause until memory is tried again. It is measured a few times a second.
+const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A complete response.
 #[derive(Clone, Debug)]
@@ -55,6 +59,8 @@ pub struct StreamingResponse {
     /// When it has to be whole, and how long that was at first.
     pub(super) total: Option<(Instant, Duration)>,
     pub(super) max: usize,
+    /// Memory for large bodies.
+    pub(super) memory: MemoryBudget,
     pub(super) seen: usize,
     /// Pool slot that takes the connection back after the whole body was read.
     pub(super) place: Option<PoolSlot>,
@@ -102,9 +108,25 @@ impl StreamingResponse {
             if self.max < self.seen {
                 return Err(self.too_large());
             }
+            if LARGE_BYTES < self.seen {
+                self.wait_for_memory(data.len() as u64, deadline).await?;
+            }
             self.leave_if_ended();
             return Ok(Some(data));
         }
+    }
+
+    /// Waits until there is memory for a part of a large body.
+    async fn wait_for_memory(&self, bytes: u64, deadline: Instant) -> Result<(), FetchError> {
+        while !self.memory.take(bytes) {
+            if !self.memory.has_room(bytes) || deadline <= Instant::now() {
+                return Err(FetchError::Memory {
+                    host: self.host.to_string(),
+                });
+            }
+            sleep(MEMORY_PAUSE).await;
+        }
+        Ok(())
     }
 
     /// Returns the connection to the pool if no more data follows.
