@@ -144,7 +144,7 @@ impl ApiClient {
         for base in bases {
             guard
                 .check_url(base)
-                .map_err(|e| ("base_url", format!("{base}: {e}")))?;
+                .map_err(|e| ("base_url", e.to_string()))?;
         }
         let means = Means {
             source: name,
