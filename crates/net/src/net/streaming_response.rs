@@ -108,25 +108,14 @@ impl StreamingResponse {
             if self.max < self.seen {
                 return Err(self.too_large());
             }
-            if LARGE_BYTES < self.seen {
-                self.wait_for_memory(data.len() as u64, deadline).await?;
+            let bytes = data.len() as u64;
+            if LARGE_BYTES < self.seen && !self.memory.take(bytes) {
+                let (memory, host) = (self.memory.clone(), Arc::clone(&self.host));
+                wait_for_memory(memory, bytes, deadline, host).await?;
             }
             self.leave_if_ended();
             return Ok(Some(data));
         }
-    }
-
-    /// Waits until there is memory for a part of a large body.
-    async fn wait_for_memory(&self, bytes: u64, deadline: Instant) -> Result<(), FetchError> {
-        while !self.memory.take(bytes) {
-            if !self.memory.has_room(bytes) || deadline <= Instant::now() {
-                return Err(FetchError::Memory {
-                    host: self.host.to_string(),
-                });
-            }
-            sleep(MEMORY_PAUSE).await;
-        }
-        Ok(())
     }
 
     /// Returns the connection to the pool if no more data follows.
@@ -260,6 +249,25 @@ impl StreamingResponse {
         FetchError::TooLarge {
             host: self.host.to_string(),
             max: self.max,
+        }
+    }
+}
+
+/// Waits until there is memory for a part of a large body.
+async fn wait_for_memory(
+    memory: MemoryBudget,
+    bytes: u64,
+    deadline: Instant,
+    host: Arc<str>,
+) -> Result<(), FetchError> {
+    loop {
+        if !memory.has_room(bytes) || deadline <= Instant::now() {
+            let host = host.to_string();
+            return Err(FetchError::Memory { host });
+        }
+        sleep(MEMORY_PAUSE).await;
+        if memory.take(bytes) {
+            return Ok(());
         }
     }
 }
