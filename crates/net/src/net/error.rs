@@ -178,6 +178,7 @@ impl FetchError {
                 matches!(phase, Phase::FirstByte | Phase::Body | Phase::Total)
             }
             Self::TooLarge { .. }
+            | Self::Memory { .. }
             | Self::Encoding { .. }
             | Self::Redirects { .. }
             | Self::Redirect { .. }
@@ -194,6 +195,7 @@ impl FetchError {
             Self::Tls { .. } => "tls_error",
             Self::Timeout { .. } => "timeout",
             Self::TooLarge { .. } => "too_large",
+            Self::Memory { .. } => "memory",
             Self::Encoding { .. } => "encoding",
             Self::Redirects { .. } | Self::Redirect { .. } => "redirect",
         }
