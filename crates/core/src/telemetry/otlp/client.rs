@@ -11,14 +11,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{Request, Response};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Request, Response, StatusCode};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
-use crate::net::{Client, ClientBuilder, Deadlines, Guard, OutgoingRequest, with_causes};
+use crate::net::{
+    Client, ClientBuilder, Deadlines, FetchError, FetchedResponse, Guard, OutgoingRequest,
+    with_causes,
+};
 use crate::telemetry::settings::Target;
 
 /// Maximum size of a collector's response.
@@ -93,6 +98,8 @@ pub(super) struct OverHttp {
     trouble: LastError,
     timeout: Duration,
     compressed: bool,
+    /// True if requests are repeated when the collector asks for that.
+    repeats: bool,
 }
 
 impl fmt::Debug for OverHttp {
@@ -130,8 +137,49 @@ impl OverHttp {
             trouble: trouble.clone(),
             timeout: target.timeout,
             compressed: target.compressed,
+            repeats: false,
         })
     }
+
+    /// Repeats requests when the collector asks for that, within the timeout of a request.
+    pub(super) fn repeating(mut self) -> Self {
+        self.repeats = true;
+        self
+    }
+
+    async fn fetch(&self, request: OutgoingRequest) -> Result<FetchedResponse, FetchError> {
+        let began = Instant::now();
+        let mut pause = PAUSE;
+        for _ in 0..REPEATS_MAX {
+            let left = self.timeout.saturating_sub(began.elapsed());
+            let fetched = self.client.fetch(request.clone().within(left)).await?;
+            let wait = retry_after(&fetched.headers).unwrap_or(pause);
+            let is_in_time = began.elapsed().saturating_add(wait) < self.timeout;
+            if !self.repeats || !is_retryable(fetched.status) || !is_in_time {
+                return Ok(fetched);
+            }
+            tokio::time::sleep(wait).await;
+            pause *= 2;
+        }
+        let left = self.timeout.saturating_sub(began.elapsed());
+        self.client.fetch(request.within(left)).await
+    }
+}
+
+/// Maximum number of times that a request is repeated.
+const REPEATS_MAX: usize = 4;
+/// First pause before a request is repeated. Each further one is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns true for the statuses with which a collector asks for the same data again (OTLP, "Retryable Response Codes").
+fn is_retryable(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502 | 503 | 504)
+}
+
+/// Returns the pause that a collector asks for, in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Creates a gRPC channel, which connects on first use.
@@ -169,7 +217,7 @@ impl HttpClient for OverHttp {
             } else {
                 body
             };
-            let fetched = self.client.fetch(outgoing.within(self.timeout)).await;
+            let fetched = self.fetch(outgoing).await;
             let fetched = fetched.inspect_err(|error| self.trouble.is(with_causes(error)))?;
             if !fetched.status.is_success() {
                 self.trouble
@@ -186,5 +234,48 @@ impl HttpClient for OverHttp {
             *response.headers_mut() = fetched.headers;
             Ok(response)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::net::testing::{response, serve};
+
+    /// Status of the last response, and number of requests.
+    async fn sent(repeats: bool, first: &'static str) -> (u16, usize) {
+        let count = AtomicUsize::new(0);
+        let (server, seen) = serve(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => response(first, b""),
+            _ => response("200 OK", b""),
+        })
+        .await;
+        let client = Client::builder(Guard::public().allow_loopback()).build();
+        let client = OverHttp {
+            client: client.expect("a client"),
+            trouble: LastError::default(),
+            timeout: Duration::from_secs(10),
+            compressed: false,
+            repeats,
+        };
+        let request = Request::post(format!("http://{server}/v1/traces"));
+        let request = request.body(Bytes::new()).expect("a request");
+        let response = client.send_bytes(request).await.expect("a response");
+        let requests = seen.lock().expect("no panic").len();
+        (response.status().as_u16(), requests)
+    }
+
+    #[tokio::test]
+    async fn an_export_is_repeated_if_the_collector_asks_for_it() {
+        for status in ["429 A", "502 B", "503 C", "504 D"] {
+            let first: &'static str = format!("{status}\r\nretry-after: 0").leak();
+            assert_eq!(sent(true, first).await, (200, 2), "{status}");
+        }
+        assert_eq!(sent(true, "400 Bad Request").await, (400, 1));
+        // The pause is longer than the timeout.
+        assert_eq!(sent(true, "503 A\r\nretry-after: 60").await, (503, 1));
+        assert_eq!(sent(false, "503 A\r\nretry-after: 0").await, (503, 1));
     }
 }

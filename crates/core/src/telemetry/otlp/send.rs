@@ -304,7 +304,7 @@ fn over_http<B: WithHttpConfig + WithExportConfig>(
     trouble: &LastError,
 ) -> Result<B, ClientError> {
     Ok(builder
-        .with_http_client(OverHttp::new(target, trouble)?)
+        .with_http_client(OverHttp::new(target, trouble)?.repeating())
         .with_endpoint(&target.endpoint)
         .with_timeout(target.timeout)
         .with_headers(headers(target))
@@ -344,7 +344,8 @@ impl MetricExporter {
     fn new(target: &Target, trouble: &LastError) -> Result<Self, ClientError> {
         Ok(match target.protocol {
             Protocol::Http => {
-                Self::Http(Box::new((OverHttp::new(target, trouble)?, target.clone())))
+                let client = OverHttp::new(target, trouble)?.repeating();
+                Self::Http(Box::new((client, target.clone())))
             }
             Protocol::Grpc => {
                 let mut client = MetricsServiceClient::new(channel(target)?);
