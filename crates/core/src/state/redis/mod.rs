@@ -191,7 +191,11 @@ fn state_error(error: &RedisError) -> StateError {
     unreachable(match error.kind() {
         ErrorKind::Io if error.is_timeout() => "it does not respond in time",
         ErrorKind::Io if error.is_connection_refusal() => "connection refused",
-        ErrorKind::Io => "the connection broke off",
+        // The standard library has no kind of error for it.
+        ErrorKind::Io if error.to_string().contains("lookup address information") => {
+            "its name has no address"
+        }
+        ErrorKind::Io => "the connection could not be established, or broke off",
         ErrorKind::AuthenticationFailed => "it rejects the credentials of state.url",
         ErrorKind::Server(ServerErrorKind::ReadOnly) => "it is read-only",
         ErrorKind::Server(ServerErrorKind::BusyLoading) => "it is loading its data",
@@ -367,5 +371,24 @@ impl fmt::Debug for Redis {
         f.debug_struct("Redis")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_name_without_an_address_is_not_a_connection_that_broke_off() {
+        let text = |error: io::Error| state_error(&RedisError::from(error)).to_string();
+        let unknown = "failed to lookup address information: Name or service not known";
+        let named = text(io::Error::other(unknown));
+        assert!(named.contains("its name has no address"), "{named}");
+        let refused = text(io::ErrorKind::ConnectionRefused.into());
+        assert!(refused.contains("connection refused"), "{refused}");
+        let broken = text(io::ErrorKind::BrokenPipe.into());
+        assert!(broken.contains("broke off"), "{broken}");
     }
 }
