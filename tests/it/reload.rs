@@ -829,7 +829,7 @@ fn the_resource_metadata_has_the_present_title() {
     let text = |title: &str| {
         format!(
             "server: {{title: {title}}}\nhttp: {{port: 0, public_url: 'http://localhost'}}\n\
-             auth: {{oauth: {{issuer: 'http://127.0.0.1:1'}}}}\n"
+             auth: {{oauth: {{issuer: 'http://127.0.0.2:1'}}}}\n"
         )
     };
     let mut program = Program::start(&text("One"), &[]);
