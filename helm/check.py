@@ -202,6 +202,9 @@ REFUSED = {
     },
     "less time than the drain takes": {"terminationGracePeriodSeconds": 5},
     "a drain that is longer than the time": {"config": {"drain": {"grace_seconds": 60}}},
+    "a drain that is text, which the server rejects": {"config": {"drain": {"grace_seconds": "20"}}},
+    "no drain": {"config": {"drain": None}},
+    "a port that the Service does not use": {"config": {"http": {"port": 9000}}},
     "a socket instead of the port": {"config": {"http": {"unix_socket": "/tmp/mcp.sock"}}},
     "probes without the certificate that clients need": {
         "admin": {"enabled": False},
@@ -223,6 +226,9 @@ def check_stopping(chart):
     for values, expected in [
         ({"terminationGracePeriodSeconds": 120}, 120),
         ({"config": {"drain": {"grace_seconds": 25, "delay_seconds": 3}}}, 25),
+        ({"config": {"drain": {"grace_seconds": 25, "delay_seconds": "${DELAY}"}}}, 25),
+        ({"config": {"http": {"port": 8080}}}, 30),
+        ({"config": {"http": None}}, 30),
     ]:
         rendered = list(documents(chart.render(values=values, name="tools", namespace="mcp")))
         held(f"{values}: configuration", configuration(rendered))

@@ -50,7 +50,7 @@
 //! | `redis` | yes | The state that replicas share |
 //! | `sources` | yes | Tools without code: HTTP APIs, OpenAPI documents, commands, upstream servers, built-in toolsets |
 //! | `tls` | yes | TLS in the process, and clients that authenticate with a certificate |
-//! | `validation` | yes | JSON Schemas and forms that say more than a Rust type: written by hand, with ranges or patterns |
+//! | `validation` | yes | JSON Schemas that say more than names and types: written by hand, with ranges or patterns, of enums with data, flattened structs, sets, arrays, `char`, `NonZero` types and maps whose keys are not strings; forms |
 //! | `git`, `sql` | | The built-in toolsets of these names |
 //! | `wasm` | | WebAssembly components as tools |
 

@@ -246,7 +246,9 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
 fn parameter(argument: &Argument) -> TokenStream {
     let name = argument.name();
     let inside = argument.sent_as(inside_option(&argument.ty));
-    let optional = quote_spanned! {inside.span()=>
+    // Names are those of the attribute, also where a macro passed the type on.
+    let at = |ty: &TokenStream| Span::call_site().located_at(ty.span());
+    let optional = quote_spanned! {at(&inside)=>
         __longshore_parameters.parse_optional::<#inside>(#name)?
     };
     if argument.options.default.is_none() && argument.is_optional() {
@@ -254,9 +256,9 @@ fn parameter(argument: &Argument) -> TokenStream {
     }
     let ty = argument.sent();
     match &argument.options.default {
-        None => quote_spanned!(ty.span()=> __longshore_parameters.parse::<#ty>(#name)?),
+        None => quote_spanned!(at(&ty)=> __longshore_parameters.parse::<#ty>(#name)?),
         Some(preset_value) => {
-            let read = quote_spanned! {ty.span()=>
+            let read = quote_spanned! {at(&ty)=>
                 __longshore_parameters.parse_optional::<#ty>(#name)?
             };
             let preset = match preset_value {

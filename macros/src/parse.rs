@@ -459,7 +459,7 @@ fn check_flattened(
 }
 
 fn is_context(ty: &Type) -> bool {
-    matches!(ty, Type::Reference(reference)
+    matches!(ungrouped(ty), Type::Reference(reference)
         if reference.mutability.is_none() && last_name(&reference.elem).is_some_and(|n| n == "CallContext"))
 }
 
@@ -467,8 +467,16 @@ fn is_option(ty: &Type) -> bool {
     !std::ptr::eq(inside_option(ty), ty)
 }
 
+/// A type without the invisible group that a parameter `$ty:ty` of a macro puts around it.
+fn ungrouped(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => ungrouped(&group.elem),
+        other => other,
+    }
+}
+
 pub(crate) fn inside_option(ty: &Type) -> &Type {
-    if let Type::Path(path) = ty
+    if let Type::Path(path) = ungrouped(ty)
         && let Some(last) = path.path.segments.last()
         && last.ident == "Option"
         && let syn::PathArguments::AngleBracketed(arguments) = &last.arguments

@@ -131,15 +131,33 @@ fn what_a_command_cannot_use_is_said() {
             &["list", "ftp://host/mcp"],
             "longshore: ftp://host/mcp: this URL cannot be used",
         ),
-        (
-            &[
-                "policy", "check", "--as", "local", "--claim", "team", "echo",
-            ],
-            "NAME=VALUE",
-        ),
     ] {
         let (code, text) = complaint(arguments, &[]);
         assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+}
+
+/// The exit code 1 of these commands is a result.
+#[test]
+fn invalid_arguments_of_commands_that_judge_have_an_exit_code_of_their_own() {
+    for (arguments, part) in [
+        (
+            &[
+                "policy", "check", "--as", "local", "--claim", "team", "echo",
+            ][..],
+            "NAME=VALUE",
+        ),
+        (&["policy", "check", "--as", "team:a", "echo"], "--as"),
+        (&["doctor", "--url", "host"], "--url"),
+        (&["doctor", "--url", "ftp://host/mcp"], "ftp"),
+        (
+            &["doctor", "--url", "https://host/mcp", "--ca", "/none.pem"],
+            "/none.pem",
+        ),
+    ] {
+        let (code, text) = complaint(arguments, &[]);
+        assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(part), "{part:?} is not in: {text}");
     }
 }

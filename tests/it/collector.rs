@@ -498,6 +498,21 @@ fn what_a_collector_says_that_it_did_not_take_is_counted() {
     });
 }
 
+#[test]
+fn spans_are_sent_again_to_a_collector_that_is_not_available_for_some_seconds() {
+    for protocol in [ExportProtocol::Http, ExportProtocol::Grpc] {
+        let collector = Collector::with(protocol, Manner::IsStarting);
+        let server = collector.serve(protocol).start();
+        let mut connection = server.connect();
+        // A batch is sent at once.
+        for _ in 0..512 {
+            connection.send(Stateless::call("calculate", sum()).text());
+            assert_eq!(connection.receive().status, 200);
+        }
+        crate::lasting::becomes(|| collector.span_count() == 512);
+    }
+}
+
 /// Resource attributes of each signal, for a program that detects Cloud Run; with optional compression.
 #[cfg(all(feature = "cli", unix))]
 fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {

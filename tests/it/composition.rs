@@ -172,3 +172,45 @@ fn prefixes_add_up() {
     let server = Serve::new().app(|app| app.import("a_", inner)).start();
     assert_eq!(listed(&server, "tools/list", "tools"), ["a_b_deep"]);
 }
+
+struct Shop(&'static str);
+
+/// Returns the name of the shop.
+#[tool]
+async fn shop(#[state] shop: &Shop) -> &'static str {
+    shop.0
+}
+
+struct Shops;
+
+impl Source for Shops {
+    fn name(&self) -> &str {
+        "shops"
+    }
+
+    fn offer(&self) -> BoxFuture<'_, SourceItems> {
+        let mut offered = SourceItems::default();
+        offered.tools.push(shop.into_tool());
+        Box::pin(async { offered })
+    }
+}
+
+#[tokio::test]
+async fn a_source_of_an_imported_application_has_the_values_of_that_application() {
+    let of = |name| App::new().provide(Shop(name)).source("", Shops);
+    let without = App::new().source("", Shops);
+    let server = of("outer_")
+        .import("inner_", of("inner").import("deep_", of("deep")))
+        .import("lent_", without)
+        .harness()
+        .expect("valid");
+    for (tool, name) in [
+        ("shop", "outer_"),
+        ("inner_shop", "inner"),
+        ("inner_deep_shop", "deep"),
+        ("lent_shop", "outer_"),
+    ] {
+        let result = server.call(tool, json!({})).await.expect("a result");
+        assert_eq!(result.text(), name, "{tool}");
+    }
+}

@@ -526,7 +526,12 @@ fn who_asks_for_a_proof_is_asked_with_one() {
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     said.assert("protocol", "everything", "skipped", &[]);
     assert!(said.finding("protocol", "everything")["seen"].is_string());
-    let said = doctor(&["--url", &url, "--hold", "1"], &[("LONGSHORE_TOKEN", KEY)]);
+    // As read from a file.
+    let token = format!("{KEY}\n");
+    let said = doctor(
+        &["--url", &url, "--hold", "1"],
+        &[("LONGSHORE_TOKEN", &token)],
+    );
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     said.assert("sessions", "replicas", "ok", &[]);
     assert!(!said.json.to_string().contains(KEY));

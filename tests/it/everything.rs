@@ -85,6 +85,7 @@ fn every_tool_can_be_seen_and_the_first_one_called_without_arguments() {
     for tool in tools {
         assert!(tool["description"].is_string(), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+        assert!(tool["inputSchema"]["properties"].is_object(), "{tool}");
     }
     let mirrored = tools
         .iter()

@@ -426,6 +426,8 @@ fn browsers_are_told_what_they_may_ask() {
         "content-type",
         "mcp-session-id",
         "mcp-param-region",
+        "user-agent",
+        "baggage",
     ] {
         assert!(allowed.contains(name), "{allowed}");
     }

@@ -517,3 +517,59 @@ async fn arguments_are_completed_by_the_named_function() {
         "Invalid params: there is no colour with an x"
     );
 }
+
+// === Errors of any type ===
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+#[resource(uri = "lost://disk")]
+async fn lost_disk() -> Result<String, AnyError> {
+    Err(std::io::Error::other("/dev/sda7 is gone").into())
+}
+
+#[prompt]
+async fn lost_prompt() -> Result<String, AnyError> {
+    Err(std::io::Error::other("/dev/sda7 is gone").into())
+}
+
+#[tokio::test]
+async fn errors_of_any_type_are_masked_if_a_setting_says_so() {
+    for (masked, is_told) in [(false, true), (true, false)] {
+        let mut config = longshore::Config::default();
+        config.server.mask_errors = masked;
+        let app = App::new().resource(lost_disk).prompt(lost_prompt);
+        let server = app.config(config).harness().expect("valid");
+        let read = server.read("lost://disk").await.expect_err("lost");
+        let got = server.get_prompt("lost_prompt", json!({})).await;
+        for error in [read, got.expect_err("lost")] {
+            assert_eq!(error.code(), -32603);
+            assert_eq!(error.message().contains("sda7"), is_told, "{error}");
+        }
+    }
+}
+
+// === Types that a macro passes on ===
+
+macro_rules! prompt_with {
+    ($name:ident, $ty:ty, $context:ty) => {
+        #[prompt]
+        async fn $name(optional: $ty, context: $context) -> String {
+            let name = context.principal().name();
+            format!("{name}: {optional:?}")
+        }
+    };
+}
+
+prompt_with!(maybe, Option<u8>, &CallContext);
+
+#[tokio::test]
+async fn types_that_a_macro_passes_on_are_seen_as_written() {
+    let server = App::new().prompt(maybe).harness().expect("valid");
+    let listed = server.prompts().await.expect("a list");
+    assert_eq!(listed[0]["arguments"], json!([{"name": "optional"}]));
+    let got = server
+        .get_prompt("maybe", json!({}))
+        .await
+        .expect("messages");
+    assert_eq!(got["messages"][0]["content"]["text"], "local: None");
+}

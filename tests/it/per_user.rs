@@ -619,6 +619,7 @@ fn an_upstream_names_its_issuer_and_this_server_registers_there() {
     ] {
         assert_eq!(text(&call(&server, "up__who", key)), name);
     }
+    assert_eq!(issuer.asked("/register").len(), 1, "for all logins");
 }
 
 /// Takes every token as the name of its holder.

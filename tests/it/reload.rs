@@ -791,3 +791,54 @@ fn the_last_key_is_revoked_when_it_is_taken_away() {
     program.wait_for("is in force");
     assert!(program.get("/tools", OTHER_KEY).starts_with("HTTP/1.1 200"));
 }
+
+#[test]
+fn a_setting_with_which_the_server_would_not_start_again_is_rejected_at_the_reload() {
+    let mut program = Program::start(&settings("one", KEY, ""), &[]);
+    let file = program.folder.path().join("none.pem");
+    let tls = format!(
+        "  tls: {{certificate: '{0}', key: '{0}'}}\n",
+        file.display()
+    );
+    for (name, more, code) in [
+        ("two", "seal: {keys: [short]}\n".to_owned(), "LS-SEAL-01"),
+        (
+            "three",
+            "  forwarded: {user_header: X-User}\n".to_owned(),
+            "LS-AUTH-",
+        ),
+        ("four", format!("http:\n  port: 0\n{tls}"), "LS-TLS-01"),
+    ] {
+        let text = match code {
+            "LS-TLS-01" => settings(name, KEY, "").replace("http:\n  port: 0\n", &more),
+            _ => settings(name, KEY, &more),
+        };
+        program.write(&text);
+        let line = program.wait_for("stays in force");
+        assert!(line.contains(code), "{code} is not in {line}");
+        assert!(program.get("/info", KEY).contains("\"name\":\"one\""));
+    }
+    program.write(&settings("five", KEY, ""));
+    program.wait_for("is in force");
+    assert!(program.get("/info", KEY).contains("\"name\":\"five\""));
+}
+
+#[cfg(feature = "oauth")]
+#[test]
+fn the_resource_metadata_has_the_present_title() {
+    let text = |title: &str| {
+        format!(
+            "server: {{title: {title}}}\nhttp: {{port: 0, public_url: 'http://localhost'}}\n\
+             auth: {{oauth: {{issuer: 'http://127.0.0.2:1'}}}}\n"
+        )
+    };
+    let mut program = Program::start(&text("One"), &[]);
+    let has = |program: &Program, title: &str| {
+        let document = program.get("/.well-known/oauth-protected-resource", KEY);
+        document.contains(&format!("\"resource_name\":\"{title}\""))
+    };
+    assert!(has(&program, "One"));
+    program.write(&text("Two"));
+    program.wait_for("is in force");
+    assert!(has(&program, "Two"));
+}

@@ -605,6 +605,25 @@ async fn cache_01_what_was_read_stays_good_for_its_time_to_live() {
     }
 }
 
+#[tokio::test]
+async fn what_was_announced_as_changed_is_read_again_at_once() {
+    let app = App::new();
+    let announcer = app.announcer();
+    let harness = app
+        .resource(counting(
+            definition("test://kept").ttl(Duration::from_secs(60)),
+        ))
+        .checked_harness()
+        .expect("valid");
+    for count in ["1", "2", "3"] {
+        for _ in 0..2 {
+            let read = harness.read("test://kept").await.expect("contents");
+            assert_eq!(read["contents"][0]["text"], count);
+        }
+        announcer.resource_changed("test://kept");
+    }
+}
+
 #[test]
 fn cache_04_only_public_contents_are_kept_for_callers_nobody_knows() {
     let minute = |uri: &str| definition(uri).ttl(Duration::from_secs(60));

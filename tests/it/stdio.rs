@@ -106,6 +106,50 @@ impl Drop for Program {
 }
 
 #[test]
+fn a_request_that_cannot_be_read_gets_its_error_under_its_id() {
+    let mut program = Program::demo();
+    program.initialize("2025-11-25");
+    for (message, code) in [
+        (r#""cut in two: \ud83d""#.to_owned(), -32700),
+        ("[".repeat(70) + &"]".repeat(70), -32700),
+        (format!("[{}]", vec!["1"; 250_001].join(",")), -32600),
+    ] {
+        let params = format!(r#"{{"name":"echo","arguments":{{"message":{message}}}}}"#);
+        for (before, behind) in [(r#""id":7,"#, ""), ("", r#","id":7"#)] {
+            let line = format!(
+                r#"{{"jsonrpc":"2.0",{before}"method":"tools/call","params":{params}{behind}}}"#
+            );
+            let error = program.write(line + "\n").receive();
+            assert_eq!(
+                (&error["id"], &error["error"]["code"]),
+                (&json!(7), &json!(code))
+            );
+        }
+    }
+    program.assert_ends_well();
+}
+
+#[test]
+fn a_malformed_response_fails_its_request_and_gets_no_reply() {
+    let mut program = Program::start(&["--toolset", "everything"], &[]);
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}});
+    program.ask(&request("initialize", &params));
+    program.send(INITIALIZED);
+    let call = json!({"name": "test_elicitation", "arguments": {"message": "?"}});
+    let question = program.ask(&request("tools/call", &call));
+    assert_eq!(question["method"], "elicitation/create");
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1}});
+    let result = program.ask(&answer.to_string());
+    assert_eq!(
+        (&result["id"], &result["result"]["isError"]),
+        (&json!(1), &json!(true))
+    );
+    program.send(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#);
+    assert_eq!(program.ask(PING)["result"], json!({}));
+    program.assert_ends_well();
+}
+
+#[test]
 fn the_handshake_era_is_served() {
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut program = Program::demo();

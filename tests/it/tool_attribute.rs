@@ -496,3 +496,61 @@ async fn tools_may_have_the_names_of_variables_in_derived_code() {
         Output::default()
     );
 }
+
+// === Numbers that JSON does not have ===
+
+/// Statistics of a list.
+#[derive(Serialize, longshore::JsonSchema)]
+#[schemars(crate = "longshore::schemars")]
+struct Statistics {
+    name: Option<String>,
+    mean: f64,
+    deviation: Option<f64>,
+}
+
+#[tool]
+async fn statistics(numbers: Vec<f64>) -> Vec<Statistics> {
+    let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
+    vec![Statistics {
+        name: None,
+        mean,
+        deviation: Some(f64::NAN),
+    }]
+}
+
+#[tool]
+async fn divide(dividend: f64, divisor: f64) -> f64 {
+    dividend / divisor
+}
+
+#[tokio::test]
+async fn a_result_with_nan_or_infinity_is_an_error_where_the_schema_requires_a_number() {
+    let server = longshore::App::new().tool(statistics).tool(divide);
+    let server = server.harness().expect("valid");
+    let called = async |tool: &str, arguments: Value| {
+        let result = server.call(tool, arguments).await.expect("a result");
+        (
+            result.is_error(),
+            result.text(),
+            result["structuredContent"].clone(),
+        )
+    };
+    let message = |place: &str| {
+        format!(
+            "the result has a number{place} that is NaN or infinite, which JSON cannot represent"
+        )
+    };
+    let failed = |place| (true, message(place), Value::Null);
+    let (is_error, _, content) = called("statistics", json!({"numbers": [1, 3]})).await;
+    assert!(!is_error);
+    assert_eq!(
+        content,
+        json!([{"name": null, "mean": 2.0, "deviation": null}])
+    );
+    let of_none = called("statistics", json!({"numbers": []})).await;
+    assert_eq!(of_none, failed(" at `[0].mean`"));
+    let by_zero = called("divide", json!({"dividend": 1, "divisor": 0})).await;
+    assert_eq!(by_zero, failed(""));
+    let (_, text, _) = called("divide", json!({"dividend": 1, "divisor": 2})).await;
+    assert_eq!(text, "0.5");
+}

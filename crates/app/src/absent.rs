@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::{Announcer, AnyResource, Catalog, Prompt, Skill, SourceItems, Tool};
 use crate::environment::Probe;
-use crate::net::Background;
+use crate::net::{Background, MemoryBudget};
 use crate::seal::KeyRing;
 use crate::state::SharedState;
 use crate::telemetry::Metrics;
@@ -162,6 +162,7 @@ pub(crate) struct SourceParts {
     pub(crate) accounts: Accounts,
     pub(crate) metrics: Metrics,
     pub(crate) memory_bytes: u64,
+    pub(crate) memory: MemoryBudget,
     pub(crate) reuse: Reuse,
 }
 

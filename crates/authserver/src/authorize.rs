@@ -96,7 +96,7 @@ impl AuthorizationServer {
             return Err(Failure::Redirect(error, request));
         };
         let provider = self.provider.host();
-        let page = page::consent(&self.name, provider, &client, &request, &sealed);
+        let page = page::consent(&self.name.get(), provider, &client, &request, &sealed);
         let mut response = page::response(StatusCode::OK, page);
         browser.set_on(&mut response);
         Ok(response)

@@ -13,6 +13,7 @@ use http::header::{
 use http::{HeaderValue, Response, StatusCode};
 
 use super::client::{Client, Origin};
+use super::redirect::is_loopback;
 use super::sealed::AuthorizationRequest;
 use crate::net::Body;
 
@@ -81,7 +82,15 @@ fn target_of(uri: &str) -> (String, &'static str) {
         return (uri.to_owned(), "");
     };
     match (url.scheme(), url.host_str()) {
-        ("http", Some(host)) => (format!("an application on this computer ({host})"), ""),
+        ("http", Some(host)) if is_loopback(&url) => {
+            (format!("an application on this computer ({host})"), "")
+        }
+        // Only clients of the configuration can have such a URI.
+        ("http", Some(host)) => (
+            host.to_owned(),
+            "<p class=note>This address receives the access over a connection that is not encrypted. \
+             Continue only if you know it.</p>",
+        ),
         ("https", Some(host)) => (
             host.to_owned(),
             "<p class=note>This address receives the access. Continue only if you know it.</p>",
@@ -194,5 +203,41 @@ mod tests {
             assert!(page.contains(part), "{part}\n{page}");
         }
         assert!(!page.contains("<script>"));
+    }
+
+    #[test]
+    fn the_consent_page_says_whether_the_redirect_stays_on_this_computer() {
+        for (uri, shown, is_noted) in [
+            (
+                "http://127.0.0.1:8080/cb",
+                "an application on this computer (127.0.0.1)",
+                false,
+            ),
+            (
+                "http://[::1]/cb",
+                "an application on this computer ([::1])",
+                false,
+            ),
+            (
+                "http://localhost/cb",
+                "an application on this computer (localhost)",
+                false,
+            ),
+            ("http://chat.internal/cb", "chat.internal", true),
+            ("https://chat.example/cb", "chat.example", true),
+            (
+                "cursor://x/cb",
+                "the application that opens cursor: links",
+                false,
+            ),
+        ] {
+            let (target, warning) = target_of(uri);
+            assert_eq!((&*target, !warning.is_empty()), (shown, is_noted), "{uri}");
+        }
+        assert!(
+            target_of("http://chat.internal/cb")
+                .1
+                .contains("not encrypted")
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! access token (GitHub). Its tokens are used here and dropped.
 
 mod documents;
+mod user;
 
 use std::sync::Arc;
 
@@ -11,9 +12,8 @@ use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION};
 use http::{HeaderValue, StatusCode};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use url::{Url, form_urlencoded};
@@ -164,6 +164,8 @@ impl Provider {
             ProviderKind::OpenId => {
                 let token = text("id_token").ok_or_else(|| self.odd("it sent no ID token"))?;
                 let claims = self.verify(&known, token, nonce).await?;
+                let token = text("access_token");
+                let claims = self.with_user_info(&known, claims, token).await;
                 self.user_of(&claims)
             }
             ProviderKind::Plain => {
@@ -254,54 +256,6 @@ impl Provider {
         Ok((claims, user))
     }
 
-    /// Asks plain OAuth for the user.
-    async fn ask_for_user(
-        &self,
-        known: &ProviderDocuments,
-        token: &str,
-    ) -> Result<Map<String, Value>, OAuthError> {
-        let url = known
-            .user
-            .clone()
-            .ok_or_else(|| self.odd("it has no authorization endpoint"))?;
-        let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut bearer = bearer.map_err(|_| self.odd("its token is not ASCII"))?;
-        bearer.set_sensitive(true);
-        let ask = |url: Url| {
-            let request = OutgoingRequest::get(url)
-                .header(ACCEPT, HeaderValue::from_static("application/json"))
-                .header(USER_AGENT, HeaderValue::from_static("longshore"))
-                .header(AUTHORIZATION, bearer.clone());
-            self.fetch(request, "user endpoint")
-        };
-        let answer = ask(url.clone()).await?;
-        if answer.status != StatusCode::OK {
-            return Err(self.odd("it did not return the user"));
-        }
-        let mut claims =
-            strict_object(&answer.body).ok_or_else(|| self.odd("the user is not valid JSON"))?;
-        // GitHub: `id` is stable, `login` can change owners.
-        if let Some(id) = claims.get("id").and_then(Value::as_u64) {
-            claims.insert("sub".to_owned(), id.to_string().into());
-        }
-        if let Some(login) = claims.get("login").cloned() {
-            claims.insert("preferred_username".to_owned(), login);
-        }
-        // Most users do not show their address in the profile.
-        if claims.get("email").is_none_or(Value::is_null) {
-            let mut addresses = url;
-            addresses.set_path(&format!("{}/emails", addresses.path()));
-            let answer = ask(addresses).await?;
-            // Without the scope `user:email`, the status is 404.
-            if answer.status == StatusCode::OK
-                && let Some(email) = primary_address(&answer.body)
-            {
-                claims.insert("email".to_owned(), email.into());
-            }
-        }
-        Ok(claims)
-    }
-
     fn user_of(&self, claims: &Map<String, Value>) -> Result<User, OAuthError> {
         let text = |name: &str| {
             let text = claims.get(name).and_then(Value::as_str)?;
@@ -381,22 +335,6 @@ impl Provider {
     }
 }
 
-/// An address of a GitHub account.
-#[derive(Deserialize)]
-struct EmailAddress {
-    email: String,
-    primary: bool,
-    verified: bool,
-}
-
-/// Returns the primary address of a GitHub account, if it is verified.
-fn primary_address(body: &[u8]) -> Option<String> {
-    let addresses: Vec<EmailAddress> = serde_json::from_slice(body).ok()?;
-    let mut addresses = addresses.into_iter();
-    let primary = addresses.find(|address| address.primary && address.verified)?;
-    Some(primary.email)
-}
-
 fn rejected() -> OAuthError {
     OAuthError::server_error(
         "the login at the identity provider failed; the server's log has the reason",
@@ -424,8 +362,6 @@ fn collect_words(value: Option<&Value>, words: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::auth::AllowConfig;
     use crate::net::Guard;
@@ -454,21 +390,6 @@ mod tests {
             let checked = provider.check_issuer(shown).await;
             assert_eq!(checked.is_ok(), is_own, "{shown:?}");
         }
-    }
-
-    #[test]
-    fn the_address_of_a_github_account_is_the_primary_one_if_it_is_verified() {
-        let address = |email: &str, primary, verified| json!({"email": email, "primary": primary, "verified": verified, "visibility": null});
-        let of = |addresses: Value| primary_address(addresses.to_string().as_bytes());
-        let other = address("b@example.com", false, true);
-        let found = of(json!([other, address("a@example.com", true, true)]));
-        assert_eq!(found.as_deref(), Some("a@example.com"));
-        assert_eq!(
-            of(json!([other, address("a@example.com", true, false)])),
-            None
-        );
-        assert_eq!(of(json!([])), None);
-        assert_eq!(of(json!({"message": "Not Found"})), None);
     }
 
     #[test]

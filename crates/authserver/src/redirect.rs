@@ -86,7 +86,7 @@ pub(super) fn matches(registered: &str, requested: &str) -> bool {
 }
 
 /// Returns true for `http` at a loopback address or `localhost`.
-fn is_loopback(url: &Url) -> bool {
+pub(super) fn is_loopback(url: &Url) -> bool {
     let local = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -12,7 +12,7 @@ use super::metadata;
 use super::once::SingleUse;
 use super::provider::Provider;
 use super::visit::BrowserCookie;
-use crate::auth::{DpopVerifier, FacadeConfig, FacadeSetupError};
+use crate::auth::{DisplayName, DpopVerifier, FacadeConfig, FacadeSetupError};
 use crate::net::{Client, ClientError, Deadlines, Guard};
 use crate::seal::{KeyRing, SigningKeys};
 use crate::state::SharedState;
@@ -30,8 +30,7 @@ pub struct AuthorizationServer {
     pub(super) issuer: String,
     /// Scheme, host and port of the issuer.
     pub(super) origin: String,
-    /// The server's name, for people.
-    pub(super) name: String,
+    pub(super) name: DisplayName,
     /// URLs of the MCP endpoints, the main one first.
     pub(super) resources: Vec<String>,
     pub(super) offer: ArcSwap<Offer>,
@@ -81,7 +80,7 @@ pub struct Parts {
     pub config: FacadeConfig,
     /// Public URL of the server's root, without a slash at its end.
     pub issuer: String,
-    pub name: String,
+    pub name: DisplayName,
     /// URLs of the MCP endpoints, the main one first.
     pub resources: Vec<String>,
     /// Scopes that access rules name, which clients may ask for.

@@ -207,6 +207,39 @@ async fn scopes_of_changed_rules_are_offered_at_once() {
     assert_eq!(document["scopes_supported"], offered);
 }
 
+/// Authelia, Zitadel and Okta put little more than the subject into ID tokens.
+#[tokio::test]
+async fn claims_that_the_id_token_does_not_have_come_from_the_userinfo_endpoint() {
+    for (subject, is_admitted) in [("user-1", true), ("user-2", false)] {
+        let flow = Flow::with(|config| config.allow.domains = vec!["example.com".to_owned()]).await;
+        flow.provider.show_user(json!({
+            "sub": subject, "email": "ann@example.com", "email_verified": true, "groups": ["dev"],
+        }));
+        let client = flow.register().await;
+        let minimal = json!({"email": null, "email_verified": null, "name": null, "groups": null});
+        let back = flow.come_back_as(&client, minimal).await;
+        assert_eq!(flow::query(&back, "code").is_some(), is_admitted, "{back}");
+        if let Some(code) = flow::query(&back, "code") {
+            let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+            let claims = flow.claims_of(&tokens["access_token"]);
+            assert_eq!(claims["email"], "ann@example.com");
+            assert_eq!(claims["groups"], json!(["dev"]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_changed_name_of_the_server_is_shown_at_once() {
+    let flow = Flow::start().await;
+    let client = flow.register().await;
+    for name in ["Tools", "Other tools"] {
+        flow.server.name.set(name);
+        let page = flow.authorize(&client, &[]).await;
+        let asked = format!(" wants access to {name}</h1>");
+        assert!(page.html.contains(&asked), "{}", page.html);
+    }
+}
+
 #[tokio::test]
 async fn metadata_lists_what_there_is() {
     let flow = Flow::start().await;

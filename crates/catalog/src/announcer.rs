@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
@@ -49,7 +49,11 @@ struct Shared {
     is_forwarding: AtomicBool,
     /// Subscriptions to resources, counted over all announcers that follow the same leader.
     interest: Mutex<SubscriptionCounts>,
+    /// Removes cached contents of a resource.
+    invalidate: OnceLock<Invalidate>,
 }
+
+type Invalidate = Box<dyn Fn(&Arc<str>) + Send + Sync>;
 
 #[derive(Default)]
 struct Waiting {
@@ -118,6 +122,14 @@ impl Announcer {
         }
     }
 
+    /// Sets the function that removes cached contents of a changed resource, before the change is announced: who reads after
+    /// the change gets the new contents.
+    #[doc(hidden)]
+    pub fn on_resource_change(&self, invalidate: impl Fn(&Arc<str>) + Send + Sync + 'static) {
+        // An announcer has one server.
+        let _ = self.0.invalidate.set(Box::new(invalidate));
+    }
+
     /// Subscribed resources.
     #[doc(hidden)]
     pub fn interest(&self) -> SubscriptionCounts {
@@ -127,6 +139,11 @@ impl Announcer {
     /// A list of this very server has changed, and those of its followers may not have.
     #[doc(hidden)]
     pub fn announce_alone(&self, notice: ChangeEvent) {
+        if let ChangeEvent::Resource(uri) = &notice
+            && let Some(invalidate) = self.0.invalidate.get()
+        {
+            invalidate(uri);
+        }
         let mut waiting = self.waiting();
         if self.0.is_forwarding.load(Ordering::Relaxed) || waiting.known.contains(&notice) {
             return;
@@ -233,6 +250,21 @@ mod tests {
             outer.take().expect("forwarded");
         }
         assert_eq!(inner.take(), None);
+    }
+
+    #[test]
+    fn a_changed_resource_is_invalid_at_once_and_also_if_the_announcement_waits_already() {
+        let (leader, follower) = (Announcer::default(), Announcer::default());
+        leader.lead(&follower);
+        let invalid: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&invalid);
+        follower.on_resource_change(move |uri| {
+            seen.lock().expect("not poisoned").push(uri.to_string());
+        });
+        leader.resource_changed("x://1");
+        leader.resource_changed("x://1");
+        leader.tools_changed();
+        assert_eq!(*invalid.lock().expect("not poisoned"), ["x://1", "x://1"]);
     }
 
     #[test]

@@ -80,6 +80,16 @@ impl Arguments {
         }
     }
 
+    /// Returns true if the text may have a number with more digits than a number of a tree keeps. Digits in a string also
+    /// count.
+    pub(crate) fn may_have_long_numbers(&self) -> bool {
+        match &self.0 {
+            Representation::Raw(object) => has_long_number(object),
+            Representation::Text(object) => has_long_number(object.as_str().as_bytes()),
+            Representation::Tree(_) => false,
+        }
+    }
+
     /// The arguments as JSON text.
     pub fn to_json(&self) -> String {
         match &self.0 {
@@ -99,6 +109,13 @@ fn utf_8(bytes: &[u8]) -> Option<&str> {
     } else {
         simdutf8::basic::from_utf8(bytes).ok()
     }
+}
+
+/// Returns true if a text has more digits in a row, with or without a point, than an `f64` keeps.
+fn has_long_number(text: &[u8]) -> bool {
+    const DIGITS_MAX: usize = 15;
+    let mut runs = text.split(|byte| !matches!(byte, b'0'..=b'9' | b'.'));
+    runs.any(|run| DIGITS_MAX < run.len())
 }
 
 /// Parses an object's text into a tree. The result does not depend on the size of the text.

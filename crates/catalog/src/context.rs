@@ -14,6 +14,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::notifier::Notifier;
@@ -62,6 +63,9 @@ pub struct CallContext {
     pub outlet: Notifier,
     #[doc(hidden)]
     pub replay: ReplaySession,
+    /// `_meta` of the result of a read, which another server has set.
+    #[doc(hidden)]
+    pub read_meta: OnceLock<Box<Map<String, Value>>>,
     /// Trace context of the call, and the part of it that is propagated.
     #[doc(hidden)]
     pub onward: TraceLink,
@@ -99,6 +103,7 @@ impl CallContext {
             deadline: OnceLock::new(),
             outlet: Notifier::default(),
             replay: ReplaySession::default(),
+            read_meta: OnceLock::new(),
             onward: TraceLink::default(),
         }
     }
@@ -121,6 +126,7 @@ impl CallContext {
             deadline,
             outlet,
             replay,
+            read_meta,
             onward,
         } = self;
         *session = None;
@@ -134,6 +140,7 @@ impl CallContext {
         deadline.take();
         outlet.vacate();
         replay.vacate();
+        drop(read_meta.take());
         onward.carried = None;
         onward.tracer = None;
     }
@@ -312,6 +319,12 @@ impl CallContext {
     /// next step of that name takes its place, and in later rounds it runs again. A running step delays the
     /// end of the call, so its result is never lost to a client request. Up to 2025-11-25 a tool is not replayed, and
     /// the effect just runs.
+    ///
+    /// If a tool asks its client after a failed step, the effect is attempted again before the tool reads the response.
+    /// Where the response decides about that, record the failure as a value: let the effect return `Ok(Err(problem))`.
+    ///
+    /// An effect may have steps of its own. Their results count until the outer step has one. A request to the client
+    /// within an effect fails if the tool is replayed, because the response would come after the end of the call.
     ///
     /// # Guarantee
     ///

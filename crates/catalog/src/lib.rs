@@ -46,6 +46,7 @@ mod output;
 mod parameters;
 mod namespaced;
 mod prompt;
+mod protocol_error;
 mod provided;
 mod fast_arguments;
 mod registry;
@@ -91,9 +92,10 @@ pub use prompt::{
     ArgumentFuture, IntoMessages, Prompt, PromptDefinition, PromptError, PromptErrorKind,
     PromptFuture, PromptOutput,
 };
+pub use protocol_error::ProtocolError;
 pub use provided::{Provided, Unprovided};
 pub use registry::{Catalog, CatalogError};
-pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool};
+pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool, OutputProblem};
 pub use replay::{
     Client, ClientRequestError, InputRound, PendingRequest, ReplayError, ReplaySession,
     RequiredElicitation, StatelessRequest, StepError, Suspension,

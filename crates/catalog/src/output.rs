@@ -5,9 +5,9 @@ use std::error::Error;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::catalog::{ClientRequestError, InvalidArguments};
+use crate::catalog::{ClientRequestError, InvalidArguments, ProtocolError};
 use crate::net::with_causes;
-use crate::protocol::{ClientAbility, Content};
+use crate::protocol::{ClientAbility, Content, ErrorObject};
 
 /// Result of a call: content for the model, and optionally a structured value.
 ///
@@ -21,6 +21,9 @@ pub struct Output {
     pub structured: Option<String>,
     #[doc(hidden)]
     pub meta: Option<Box<Map<String, Value>>>,
+    /// JSON text of `_meta` in place of `meta`, which would round its numbers. An object that is not empty.
+    #[doc(hidden)]
+    pub exact_meta: Option<Box<str>>,
     /// `isError`: the content says why it failed.
     #[doc(hidden)]
     pub is_error: bool,
@@ -86,7 +89,8 @@ impl Output {
         })
     }
 
-    /// Replaces the content blocks, and keeps the structured value.
+    /// Replaces the content blocks, and keeps the structured value. Clients whose revision has no such values see it as text,
+    /// unless one of the blocks is a text.
     #[must_use]
     pub fn with_content(mut self, blocks: impl Into<Vec<Content>>) -> Self {
         self.content = OutputContent::Blocks(blocks.into());
@@ -153,6 +157,9 @@ pub enum ToolErrorKind {
     /// The tool is at fault, not the caller: a broken promise of its own. The caller learns that it
     /// failed (-32603), the log learns why.
     Internal,
+    /// Another server that the tool has called responded with a JSON-RPC error. The caller receives its code, message
+    /// and data. `-32602` is handled as [`InvalidArguments`](Self::InvalidArguments).
+    Protocol,
 }
 
 impl ToolError {
@@ -169,6 +176,19 @@ impl ToolError {
     /// A caller that may not make this call, with a message for it.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::of(ToolErrorKind::Forbidden, message)
+    }
+
+    /// The JSON-RPC error of another server, for the caller.
+    #[doc(hidden)]
+    pub fn protocol(error: ErrorObject) -> Self {
+        Self::of(ToolErrorKind::Protocol, error.message.clone()).caused_by(ProtocolError(error))
+    }
+
+    /// Returns the JSON-RPC error of another server.
+    #[doc(hidden)]
+    pub fn protocol_error(&self) -> Option<&ErrorObject> {
+        let error: &ProtocolError = self.source()?.downcast_ref()?;
+        Some(&error.0)
     }
 
     fn of(kind: ToolErrorKind, message: impl Into<String>) -> Self {

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
-    Provided, Unprovided,
+    ProtocolError, Provided, Unprovided,
 };
-use crate::protocol::{ClientAbility, Content, Icon, PromptArgument, PromptMessage};
+use crate::protocol::{ClientAbility, Content, ErrorObject, Icon, PromptArgument, PromptMessage};
 
 /// The future of a prompt's messages.
 pub type PromptFuture =
@@ -289,6 +289,8 @@ pub enum PromptErrorKind {
     Forbidden,
     /// The prompt is at fault: -32603, without details. The log has them.
     Internal,
+    /// Another server responded with a JSON-RPC error. The caller receives its code, message and data.
+    Protocol,
 }
 
 impl PromptError {
@@ -312,12 +314,33 @@ impl PromptError {
         Self::of(PromptErrorKind::Forbidden, message)
     }
 
+    /// The JSON-RPC error of another server, for the caller.
+    #[doc(hidden)]
+    pub fn protocol(error: ErrorObject) -> Self {
+        Self::of(PromptErrorKind::Protocol, error.message.clone()).caused_by(ProtocolError(error))
+    }
+
+    /// Returns the JSON-RPC error of another server.
+    #[doc(hidden)]
+    pub fn protocol_error(&self) -> Option<&ErrorObject> {
+        let error: &ProtocolError = self.source()?.downcast_ref()?;
+        Some(&error.0)
+    }
+
     fn of(kind: PromptErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
             source: None,
             foreign: false,
+        }
+    }
+
+    /// A converted error, without its type.
+    pub(crate) fn foreign(message: String) -> Self {
+        Self {
+            foreign: true,
+            ..Self::new(message)
         }
     }
 

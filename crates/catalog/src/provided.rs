@@ -58,6 +58,16 @@ impl Provided {
         self.0.insert(TypeId::of::<T>(), Value { type_name, value });
     }
 
+    /// Adds the values of another application, for types of which there is none yet.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn or(mut self, others: &Self) -> Self {
+        for (kind, value) in &others.0 {
+            self.0.entry(*kind).or_insert_with(|| value.clone());
+        }
+        self
+    }
+
     /// Returns true if there are no values.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use entry::CatalogResource;
-pub use entry::{CatalogPrompt, CatalogTemplate, CatalogTool};
+pub use entry::{CatalogPrompt, CatalogTemplate, CatalogTool, OutputProblem};
 pub use error::CatalogError;
 
 use super::extensions::Extensions;
@@ -412,9 +412,18 @@ impl Catalog {
         names
     }
 
-    /// Returns true if the catalog has any resource or resource template.
+    /// Returns true if the catalog has any resource or resource template, or a source that is starting may have some.
+    /// The capabilities of a session are declared once.
     pub fn has_resources(&self) -> bool {
-        self.resources.len() + self.templates.len() > 0 || !self.unlisted.is_empty()
+        self.resources.len() + self.templates.len() > 0
+            || !self.unlisted.is_empty()
+            || !self.starting.is_empty()
+    }
+
+    /// Returns true if the catalog has any prompt, or a source that is starting may have some.
+    #[doc(hidden)]
+    pub fn has_prompts(&self) -> bool {
+        self.prompts.len() > 0 || !self.starting.is_empty()
     }
 
     /// Returns true if any argument has completion.
@@ -461,7 +470,7 @@ fn is_prompt_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output};
+    use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, tool_fn};
     use serde_json::json;
 
     struct Fixed(Definition);
@@ -546,6 +555,37 @@ mod tests {
         ] {
             assert!(with(schema.clone()).is_err(), "{schema}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_checked_schema_leaves_integers_of_128_bits_as_they_are() {
+        #[derive(serde::Deserialize, schemars::JsonSchema)]
+        struct Transfer {
+            amount: u128,
+            #[schemars(length(max = 3))]
+            unit: String,
+        }
+
+        let transfer = |_: Arc<CallContext>, transfer: Transfer| async move {
+            Ok(format!("{} {}", transfer.amount, transfer.unit))
+        };
+        let tool = Arc::new(tool_fn(Definition::new("transfer"), transfer));
+        let entry = CatalogTool::new(tool).expect("valid");
+        for amount in [
+            "7",
+            "18446744073709551616",
+            "340282366920938463463374607431768211455",
+        ] {
+            let text = format!(r#"{{"amount":{amount},"unit":"wei"}}"#);
+            let checked = entry.check(Arguments::from_checked(text.into()));
+            let context = Arc::new(CallContext::for_test());
+            let output = entry.tool.call(context, checked.expect("valid")).await;
+            let expected = Output::text(format!("{amount} wei"));
+            assert_eq!(output.expect("a result"), expected);
+        }
+        let long = r#"{"amount":18446744073709551616,"unit":"gwei"}"#;
+        let refused = entry.check(Arguments::from_checked(long.into()));
+        assert!(refused.is_err());
     }
 
     #[test]

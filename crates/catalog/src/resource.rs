@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
-    Provided, Unprovided,
+    ProtocolError, Provided, Unprovided,
 };
 use crate::protocol::{
-    Annotations, CacheScope, ClientAbility, Icon, ResourceContents, UriTemplate,
+    Annotations, CacheScope, ClientAbility, ErrorObject, Icon, ResourceContents, UriTemplate,
 };
 
 /// The future of one reading.
@@ -283,6 +283,8 @@ pub enum ResourceErrorKind {
     Forbidden,
     /// The resource is at fault: -32603, without details. The log has them.
     Internal,
+    /// Another server responded with a JSON-RPC error. The caller receives its code, message and data.
+    Protocol,
 }
 
 impl ResourceError {
@@ -306,12 +308,33 @@ impl ResourceError {
         Self::of(ResourceErrorKind::Forbidden, message)
     }
 
+    /// The JSON-RPC error of another server, for the caller.
+    #[doc(hidden)]
+    pub fn protocol(error: ErrorObject) -> Self {
+        Self::of(ResourceErrorKind::Protocol, error.message.clone()).caused_by(ProtocolError(error))
+    }
+
+    /// Returns the JSON-RPC error of another server.
+    #[doc(hidden)]
+    pub fn protocol_error(&self) -> Option<&ErrorObject> {
+        let error: &ProtocolError = self.source()?.downcast_ref()?;
+        Some(&error.0)
+    }
+
     fn of(kind: ResourceErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
             source: None,
             foreign: false,
+        }
+    }
+
+    /// A converted error, without its type.
+    pub(crate) fn foreign(message: String) -> Self {
+        Self {
+            foreign: true,
+            ..Self::new(message)
         }
     }
 

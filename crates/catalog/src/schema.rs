@@ -31,9 +31,13 @@ mod cost;
 mod explain;
 mod formats;
 mod generate;
+mod inlined;
+mod listed;
 mod mirrored;
+mod nulls;
 #[cfg(feature = "validation")]
 mod plain;
+mod portable_pattern;
 mod sameness;
 #[cfg(feature = "validation")]
 mod survey;
@@ -44,7 +48,9 @@ pub use compiled::{Compiled, check_shown};
 use compiled::{dialect, options};
 pub use formats::{without_number_formats, without_rust_formats};
 pub use generate::{inline, of_arguments, of_output, without_null};
+pub use listed::{listed_input, listed_output};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
+pub use nulls::{null_for_number, requires_number};
 pub use sameness::says_no_more_than_type;
 
 /// Error of a rejected schema, with its position: a JSON pointer in fragment form, `#/properties/unit`.
@@ -97,7 +103,8 @@ pub enum SchemaProblem {
     /// The schema is stricter than a Rust type, and this build has no validator.
     #[error(
         "the schema requires the feature `validation`, which this build does not have; enable the feature, or remove \
-         ranges, lengths and patterns and check them in the tool"
+         what it is needed for: ranges, lengths and patterns, enums with data, flattened structs, sets, arrays, `char`, \
+         `NonZero` types, and maps whose keys are not strings"
     )]
     NotBuilt,
     /// An `x-mcp-header` that breaks a rule.

@@ -130,10 +130,19 @@ impl Skill {
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self, SkillError> {
         let folder = folder.as_ref();
         let manifest = folder.join(MANIFEST);
-        let text = fs::read_to_string(&manifest).map_err(|source| SkillError::Read {
-            path: manifest,
+        let unread = |source| SkillError::Read {
+            path: manifest.clone(),
             source,
-        })?;
+        };
+        let found = fs::metadata(&manifest).map_err(unread)?;
+        // Opening a named pipe would block.
+        if !found.is_file() {
+            return Err(unread(io::Error::other("it is not a regular file")));
+        }
+        if BYTES_MAX as u64 <= found.len() {
+            return Err(too_large(MANIFEST));
+        }
+        let text = fs::read_to_string(&manifest).map_err(unread)?;
         let mut skill = Self::new(text)?;
         let mut within = vec![(folder.to_owned(), String::new())];
         while let Some((folder, prefix)) = within.pop() {
@@ -555,6 +564,23 @@ mod tests {
             root[1],
             json!({"uri": "skill://a-1/b", "name": "b", "mimeType": "inode/directory"})
         );
+    }
+
+    #[test]
+    fn only_a_regular_file_is_read_as_the_manifest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let manifest = folder.path().join(MANIFEST);
+        fs::create_dir(&manifest).expect("made");
+        let problem = |folder: &Path| Skill::from_folder(folder).expect_err("not read");
+        let source = |problem: SkillError| match problem {
+            SkillError::Read { source, .. } => source.to_string(),
+            other => panic!("{other}"),
+        };
+        assert!(source(problem(folder.path())).contains("regular file"));
+        fs::remove_dir(&manifest).expect("removed");
+        let sparse = fs::File::create(&manifest).expect("made");
+        sparse.set_len(BYTES_MAX as u64).expect("longer");
+        assert!(matches!(problem(folder.path()), SkillError::File { .. }));
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub trait Source: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Everything it has, and what it cannot offer. It is asked at start, when the configuration is read again, and
-    /// whenever it says that something has changed.
+    /// whenever this or another source says that something has changed. It has 10 s. If it takes longer or panics while the
+    /// server runs, its previous items stay.
     fn offer(&self) -> BoxFuture<'_, SourceItems>;
 
     /// Passes the handle with which a source reports changes, before the first [`offer`](Self::offer). If the

@@ -147,6 +147,9 @@ pub struct Definition {
     /// URI of the view that hosts show for it.
     #[doc(hidden)]
     pub view: Option<String>,
+    /// True if the output schema comes from a type with numbers, which can be NaN or infinite.
+    #[doc(hidden)]
+    pub returns_numbers: bool,
 }
 
 impl Definition {
@@ -169,6 +172,7 @@ impl Definition {
             task: TaskSupport::Forbidden,
             deferred_task: false,
             view: None,
+            returns_numbers: false,
         }
     }
 

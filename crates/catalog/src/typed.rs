@@ -250,6 +250,9 @@ impl ToolSpec {
         let kept = |schema: &Value| schema::says_no_more_than_type(schema);
         let checks_output = output_from_type && definition.output_schema.as_ref().is_none_or(kept);
         let validates_arguments = from_type && kept(&definition.input_schema);
+        let output_schema = definition.output_schema.as_ref();
+        definition.returns_numbers =
+            checks_output && output_schema.is_some_and(schema::requires_number);
         if from_type {
             schema::without_rust_formats(&mut definition.input_schema);
         }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::registry::{CatalogPrompt, CatalogResource, CatalogTemplate, CatalogTool};
 use super::table::ListItem;
-use super::{Definition, PromptDefinition, ResourceDefinition, TaskSupport};
+use super::{Definition, PromptDefinition, ResourceDefinition, TaskSupport, schema};
 use crate::protocol::{Annotations, Icon, Revision};
 
 impl ListItem for CatalogTool {
@@ -87,7 +87,7 @@ fn write(out: &mut Vec<u8>, shown: Map<String, Value>) {
     out.extend_from_slice(Value::Object(shown).to_string().as_bytes());
 }
 
-/// Schemas keep their author's members and order.
+/// Schemas keep their author's members and order, apart from what [`schema::listed_input`] changes.
 pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
@@ -102,13 +102,16 @@ pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     if let Some(description) = &definition.description {
         put("description", description.clone().into());
     }
-    put("inputSchema", definition.input_schema.clone());
-    if let Some(schema) = &definition.output_schema {
-        let is_object = schema.get("type").is_some_and(|kind| kind == "object");
-        if revision.has_structured_values_of_any_kind()
-            || revision.has_structured_results() && is_object
-        {
-            put("outputSchema", schema.clone());
+    put(
+        "inputSchema",
+        schema::listed_input(&definition.input_schema),
+    );
+    if let Some(output) = &definition.output_schema {
+        let is_object = output.get("type").is_some_and(|kind| kind == "object");
+        let is_known = revision.has_structured_values_of_any_kind()
+            || revision.has_structured_results() && is_object;
+        if is_known && let Some(output) = schema::listed_output(output) {
+            put("outputSchema", output);
         }
     }
     if revision.has_annotations()

@@ -115,6 +115,10 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
                 .with("name", &*args.tool)
                 .with("arguments", arguments);
             let (result, json) = match ask(client, view, Method::ToolsCall.as_str(), params).await {
+                // Longshore suggests a name itself.
+                Err(ClientError::Rpc(error)) if error.message.contains("did you mean") => {
+                    return Err(Stop::Refused(error, None));
+                }
                 Err(ClientError::Rpc(error)) => {
                     let known = names(client, Method::ToolsList.as_str(), "tools", "name").await;
                     return Err(Stop::Refused(error, meant(&args.tool, &known)));

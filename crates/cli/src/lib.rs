@@ -410,20 +410,14 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Run(command) => return serve(command, audience),
         Command::Init(args) => init::init(args),
         Command::Key(command) => key::key(&command),
-        Command::Policy(args) => match policy::policy(args) {
-            Ok(false) => return ExitCode::FAILURE,
-            answered => answered.map(drop),
-        },
+        Command::Policy(args) => return judge(policy::policy(args), audience),
         Command::Config(args) => config::config(args),
         Command::Login(args) => login::login(args),
         Command::Logout(args) => login::logout(&args),
         Command::Logins(args) => login::list(&args),
         Command::Discover(args) => discover::run(args),
         Command::Registry(args) => registry::registry(args),
-        Command::Doctor(args) => match doctor::doctor(args) {
-            Ok(false) => return ExitCode::FAILURE,
-            answered => answered.map(drop),
-        },
+        Command::Doctor(args) => return judge(doctor::doctor(args), audience),
         Command::List(args) => client::list(&args),
         Command::Call(args) => client::call(&args),
         Command::Read(args) => client::read(&args),
@@ -454,6 +448,22 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Man { folder } => manual(folder.as_deref()),
     };
     conclude(done, audience)
+}
+
+/// Ends a command whose exit code 1 is its result. So invalid arguments have the exit code 2 of an invalid command line.
+fn judge(judged: Result<bool, MainError>, audience: output::Audience) -> ExitCode {
+    match judged {
+        Ok(true) => conclude(Ok(()), audience),
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let is_invalid = error.is_of_arguments();
+            let code = conclude(Err(error), audience);
+            match is_invalid {
+                true => ExitCode::from(2),
+                false => code,
+            }
+        }
+    }
 }
 
 fn conclude(done: Result<(), MainError>, audience: output::Audience) -> ExitCode {

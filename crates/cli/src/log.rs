@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -367,6 +367,7 @@ fn write_lines(
     written: &Written,
 ) {
     let mut reported = 0;
+    let mut is_torn = false;
     loop {
         let line = match inbox.recv_timeout(Duration::from_secs(1)) {
             Ok(line) => Some(line),
@@ -375,9 +376,10 @@ fn write_lines(
         };
         if let Some(line) = line {
             written.waiting.fetch_sub(1, Ordering::AcqRel);
-            // A failed write is ignored: the reader may have closed the pipe.
-            let _ = writer.write_all(&line);
-            let _ = writer.flush();
+            // The reader may have closed the pipe, or the disk is full.
+            if write_line(&mut writer, &line, &mut is_torn).is_err() {
+                dropped.fetch_add(1, Ordering::Relaxed);
+            }
             *written.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             written.changed.notify_all();
         }
@@ -389,15 +391,38 @@ fn write_lines(
                 target: module_path!(),
                 trace: None,
                 fields: Fields {
-                    message: "log lines were dropped, because standard error was blocked"
+                    message: "log lines were dropped, because standard error was blocked or could not be written"
                         .to_owned(),
                     others: vec![("lines", (now - reported).into())],
                 },
             };
-            reported = now;
-            let _ = writer.write_all(&line.write(format, line_bytes).0);
+            let line = line.write(format, line_bytes).0;
+            if write_line(&mut writer, &line, &mut is_torn).is_ok() {
+                reported = now;
+            }
         }
     }
+}
+
+/// Writes a line. A line that was written in part before gets an end first.
+fn write_line(writer: &mut impl Write, line: &[u8], is_torn: &mut bool) -> io::Result<()> {
+    if *is_torn {
+        writer.write_all(b"\n")?;
+        *is_torn = false;
+    }
+    let mut rest = line;
+    while !rest.is_empty() {
+        match writer.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(bytes) => {
+                rest = &rest[bytes..];
+                *is_torn = !rest.is_empty();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    writer.flush()
 }
 
 #[cfg(test)]
@@ -502,6 +527,51 @@ mod tests {
                 assert_eq!(line["truncated"], true);
             }
         }
+    }
+
+    /// A file on a disk with room for some bytes.
+    struct Disk(Vec<u8>, usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.1);
+            self.0.extend_from_slice(&bytes[..taken]);
+            self.1 -= taken;
+            match taken {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                taken => Ok(taken),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_has_torn_gets_an_end() {
+        let (mut disk, mut is_torn) = (Disk(Vec::new(), 6), false);
+        assert!(write_line(&mut disk, b"one\n", &mut is_torn).is_ok());
+        assert!(write_line(&mut disk, b"two\n", &mut is_torn).is_err());
+        assert!(write_line(&mut disk, b"three\n", &mut is_torn).is_err());
+        disk.1 = 100;
+        assert!(write_line(&mut disk, b"four\n", &mut is_torn).is_ok());
+        assert!(write_line(&mut disk, b"five\n", &mut is_torn).is_ok());
+        assert_eq!(disk.0, b"one\ntw\nfour\nfive\n");
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let layer = Lines::to(Format::Json, LINE_BYTES, Disk(Vec::new(), 10));
+        let queue = layer.queue();
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..3 {
+                tracing::info!("no room");
+            }
+        });
+        queue.flush(Duration::from_secs(20));
+        assert_eq!(queue.dropped.load(Ordering::Relaxed), 3);
     }
 
     #[test]

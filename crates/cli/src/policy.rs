@@ -22,7 +22,7 @@ pub(super) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Check whether a caller may see and use an item, and print the deciding rule; exit code 1 if not
+    /// Check whether a caller may see and use an item, and print the deciding rule; exit code 1 if not, 2 for invalid arguments
     Check {
         /// Caller: key:ci, user:alice, cert:robot, oauth:id.example.com#alice, anonymous, local
         #[arg(long = "as", value_name = "SUBJECT")]

@@ -162,7 +162,8 @@ impl AdminConfig {
 
 /// Connection, size and time limits.
 ///
-/// Time limits are enforced by a sweep once a second, so they take effect up to a second late.
+/// Time limits are enforced by a sweep once a second, so they take effect up to a second late. Time in which the process did
+/// not run, as on platforms that freeze it between requests, does not count.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
@@ -189,7 +190,7 @@ pub struct HttpLimits {
     pub body_bytes_per_second: u32,
     /// Maximum idle time of a connection, in seconds.
     pub idle_seconds: u32,
-    /// Maximum time in which a client reads nothing of a response, in seconds.
+    /// Maximum time in which a client makes no room for more of a response, in seconds. It makes room by reading some 64 KiB.
     pub write_stall_seconds: u32,
     /// Maximum age of a connection, in seconds, randomised by a tenth. It is closed after its current response; on
     /// HTTP/2, no further streams are accepted.

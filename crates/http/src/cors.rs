@@ -13,9 +13,10 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use crate::net::Body;
 
 const METHODS: &str = "GET, POST, DELETE";
-/// Headers that protocol clients send; mirrored parameters are added on request.
-const HEADERS: &str = "accept, authorization, content-type, dpop, last-event-id, mcp-method, mcp-name, \
-                       mcp-protocol-version, mcp-session-id, traceparent, tracestate, x-api-key";
+/// Headers that protocol clients and OpenTelemetry send; mirrored parameters are added on request. Not all browsers
+/// leave out a `User-Agent` that a page sets.
+const HEADERS: &str = "accept, authorization, baggage, content-type, dpop, last-event-id, mcp-method, mcp-name, \
+                       mcp-protocol-version, mcp-session-id, traceparent, tracestate, user-agent, x-api-key";
 const PARAMETER: &str = "mcp-param-";
 const EXPOSED: &str =
     "dpop-nonce, mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";

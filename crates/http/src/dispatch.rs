@@ -146,7 +146,10 @@ impl RequestContext<'_> {
                     OtherMethod::Response(response) => Dispatched::done(response),
                 })
             }
-            Protected::Legacy => legacy::dispatch(self, cx, head.uri.query(), body),
+            Protected::Legacy => {
+                let seen = self.origin.seen(&head.headers, &head.uri);
+                legacy::dispatch(self, cx, seen, body)
+            }
             Protected::Rest(rest) => {
                 let name = router.name_in(&head.uri);
                 let call = rest::RestCall {

@@ -103,7 +103,7 @@ impl Endpoint {
                 return Err(HttpError::MethodNotAllowed(METHODS_STATELESS));
             }
             if !head.takes_streams {
-                return Err(HttpError::NotAcceptable);
+                return Err(HttpError::StreamNotAcceptable);
             }
             return Ok(OtherMethod::Reply(
                 match self.server.open_stream(worker, &head, version) {

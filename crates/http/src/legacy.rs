@@ -9,29 +9,31 @@ use super::dispatched::Dispatched;
 use super::rejection::{HttpError, Rejection};
 use super::reply::accepted;
 use super::route::MESSAGES;
+use crate::auth::RequestTarget;
 use crate::server::Reply;
 
 /// Handles a request of that transport; `body` is that of a posted message.
 pub(super) fn dispatch(
     request: &RequestContext<'_>,
     cx: &mut Context<'_>,
-    query: Option<&str>,
+    seen: RequestTarget<'_>,
     body: Option<Bytes>,
 ) -> Result<Dispatched, Rejection> {
     let origin = request.origin;
     let server = &origin.router.endpoint.server;
     let Some(body) = body else {
         if !request.summary.takes_streams() {
-            return Err(HttpError::NotAcceptable.into());
+            return Err(HttpError::StreamNotAcceptable.into());
         }
         let address = origin.client.map(|client| client.address);
         // Clients resolve the path against the URL that they know.
-        let path = format!("{}{MESSAGES}", origin.router.prefix);
+        let prefix = origin.router.authenticator.prefix_of(seen);
+        let path = format!("{prefix}{MESSAGES}");
         let opened = server.open_sse_session(request.principal, address, &path);
         let reply = opened.map_or_else(|refusal| refusal, Reply::Stream);
         return Ok(Dispatched::Ready(reply));
     };
-    let id = session_id(query).ok_or(HttpError::SessionIdMissing)?;
+    let id = session_id(seen.uri.query()).ok_or(HttpError::SessionIdMissing)?;
     let by = (&**origin.worker, request.telemetry());
     match server.post_sse_message(cx, by, request.principal, id, &body) {
         Ok(posted) => {

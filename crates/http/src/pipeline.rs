@@ -27,6 +27,7 @@ use super::dispatched::Waiting;
 use super::headers::AdmittedHead;
 use super::layers::McpService;
 use super::progress::Progress;
+use super::rejection::response::announce_close;
 use super::route::Route;
 use super::service::ConnService;
 use crate::limit::Limits;
@@ -122,6 +123,7 @@ impl RequestFuture {
         let Self {
             service,
             head,
+            body,
             last_steps,
             ..
         } = self;
@@ -133,7 +135,11 @@ impl RequestFuture {
         let client = Some(last_steps.client);
         let summary = match router.admit_head(connection, head) {
             Ok(summary) => summary,
-            Err(error) => return Poll::Ready(router.reject_head(error, head, client)),
+            Err(error) => {
+                let mut response = router.reject_head(error, head, client);
+                announce_close(cx, head.version, body, &mut response);
+                return Poll::Ready(response);
+            }
         };
         if last_steps.origin.is_some() && router.cors.is_preflight(head) {
             return Poll::Ready(router.cors.preflight(&head.headers));
@@ -148,7 +154,7 @@ impl RequestFuture {
             client,
         };
         let mut progress = Progress::new();
-        let polled = progress.poll(cx, (&origin, &summary), head, &mut self.body);
+        let polled = progress.poll(cx, (&origin, &summary), head, body);
         if polled.is_pending() {
             self.state = State::Waiting(Box::new((summary, progress)));
         }

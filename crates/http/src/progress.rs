@@ -29,6 +29,7 @@ use super::context::{Origin, RequestContext};
 use super::dispatched::{Dispatched, Outcome, Waiting};
 use super::endpoint::BodyReader;
 use super::headers::Summary;
+use super::rejection::response::announce_close;
 use super::rejection::{HttpError, Rejection};
 use super::route::{Open, Route, RouteTarget};
 use crate::limit::Limit;
@@ -42,6 +43,8 @@ pub(super) struct Progress {
     route: Option<&'static Route>,
     caller: Caller,
     stage: Stage,
+    /// True once the whole body was read.
+    is_read: bool,
 }
 
 enum Stage {
@@ -70,6 +73,7 @@ impl Progress {
             route: None,
             caller: Caller::Everybody,
             stage: Stage::Route,
+            is_read: false,
         }
     }
 
@@ -90,7 +94,13 @@ impl Progress {
         };
         Poll::Ready(match outcome {
             Ok(response) => response,
-            Err(rejection) => self.reject(rejection, origin, head),
+            Err(rejection) => {
+                let mut response = self.reject(rejection, origin, head);
+                if !self.is_read {
+                    announce_close(cx, head.version, body, &mut response);
+                }
+                response
+            }
         })
     }
 
@@ -133,7 +143,11 @@ impl Progress {
                     let bytes = match origin.begin_body(route, summary, head, body)? {
                         None => None,
                         Some(mut reader) => match reader.poll(cx, origin, body) {
-                            Poll::Ready(read) => Some(read?),
+                            Poll::Ready(read) => {
+                                let bytes = read?;
+                                self.is_read = true;
+                                Some(bytes)
+                            }
                             // The reader is stored only if it has to wait: it is large.
                             Poll::Pending => {
                                 self.stage = Stage::ReadBody(reader);
@@ -145,6 +159,7 @@ impl Progress {
                 }
                 Stage::ReadBody(reader) => {
                     let bytes = ready!(reader.poll(cx, origin, body))?;
+                    self.is_read = true;
                     self.dispatch(cx, (origin, summary), head, Some(bytes))?
                 }
                 Stage::Reply(reply) => Dispatched::Ready(ready!(reply.as_mut().poll(cx))),

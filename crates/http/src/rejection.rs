@@ -4,7 +4,7 @@
 //! pipeline turns a rejection into a response in one place, which also counts and records it
 //! ([`Router::reject`](super::router::Router::reject)).
 
-mod response;
+pub(super) mod response;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub(crate) enum HttpError {
     ContentType,
     ContentEncoding,
     NotAcceptable,
+    /// The response is an event stream, which the client does not accept.
+    StreamNotAcceptable,
     /// A rate or concurrency limit was exceeded.
     Limited(LimitExceeded),
     BodyTooLarge,
@@ -307,6 +309,11 @@ impl HttpError {
                 Status::NOT_ACCEPTABLE,
                 Reason::NotAcceptable,
                 "Accept must allow application/json or text/event-stream",
+            ),
+            Self::StreamNotAcceptable => Row::new(
+                Status::NOT_ACCEPTABLE,
+                Reason::NotAcceptable,
+                "The response is an event stream: Accept must allow text/event-stream",
             ),
             Self::Limited(refused) => Row::limited(refused),
             Self::BodyTooLarge => Row::limit(

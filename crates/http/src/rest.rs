@@ -134,6 +134,8 @@ fn error_status(code: i64) -> StatusCode {
         -32600 | -32602 => StatusCode::BAD_REQUEST,
         // The tool needs what only a client of the protocol can do.
         -32021 => StatusCode::UNPROCESSABLE_ENTITY,
+        // Of an upstream server: the credentials of this request were accepted.
+        401 | 407 => StatusCode::BAD_GATEWAY,
         // Our own codes are the status.
         400..600 => u16::try_from(code)
             .ok()
@@ -221,8 +223,8 @@ mod tests {
 
     #[test]
     fn errors_have_the_status_that_says_the_same() {
-        let found = [-32602, -32603, -32021, 429, 503, 7, -32020].map(error_status);
+        let found = [-32602, -32603, -32021, 429, 503, 7, -32020, 401].map(error_status);
         let statuses = found.map(|status| status.as_u16());
-        assert_eq!(statuses, [400, 500, 422, 429, 503, 500, 500]);
+        assert_eq!(statuses, [400, 500, 422, 429, 503, 500, 500, 502]);
     }
 }

@@ -119,6 +119,7 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Declared {
     roots: Option<IgnoredAny>,
     sampling: Option<Sampling>,
@@ -127,18 +128,21 @@ struct Declared {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Extensions {
     #[serde(rename = "io.modelcontextprotocol/tasks")]
     tasks: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Sampling {
     tools: Option<IgnoredAny>,
     context: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Elicitation {
     form: Option<IgnoredAny>,
     url: Option<IgnoredAny>,
@@ -168,5 +172,8 @@ mod tests {
             read(r#"{"elicitation":{"url":{}}}"#),
             ClientCapabilities::ELICITATION_URL
         );
+        let wrong = serde_json::from_str::<ClientCapabilities>(r#"{"sampling":true}"#);
+        let wrong = wrong.expect_err("not an object").to_string();
+        assert!(wrong.contains("expected an object"), "{wrong}");
     }
 }

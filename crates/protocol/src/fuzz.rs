@@ -178,7 +178,7 @@ fn read_params(params: &Members<'_>) -> Option<MessageTexts> {
     let said = [
         params.once("name")?,
         params.once("uri")?,
-        params.once("arguments")?,
+        params.once("arguments")?.filter(|given| *given != "null"),
         params.once("inputResponses")?,
         params.once("requestState")?,
         params.once("task")?,

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::scan::{
     Bound, Bounds, DEPTH_MAX, JsonString, MEMBERS_MAX, ScanError, Scanner, repeated_member,
 };
+pub use ends::Ends;
 use envelope::Envelope;
 
 /// Ids longer than this are refused: they would be echoed in every answer.
@@ -160,6 +161,8 @@ pub struct Malformed<'a> {
     pub reason: Cow<'static, str>,
     /// The id, where it could be read.
     pub id: Option<&'a str>,
+    /// True if the message is a response, whose sender expects none.
+    pub is_response: bool,
     /// The exceeded bound, if the message is otherwise valid.
     pub excess: Option<Excess>,
 }
@@ -271,6 +274,15 @@ pub fn is_id(value: &str) -> bool {
 }
 
 impl Malformed<'_> {
+    /// Returns true if reading ended before the end of the message, so that its id may be unknown although it has one.
+    pub fn is_unread(&self) -> bool {
+        let is_too_large = matches!(
+            self.excess,
+            Some(Excess::Depth | Excess::Members | Excess::Values)
+        );
+        self.kind == MalformedKind::Parse || is_too_large
+    }
+
     /// A body with a byte at this position that is not UTF-8.
     #[cold]
     pub fn not_utf8(at: usize) -> Self {
@@ -282,6 +294,7 @@ impl Malformed<'_> {
             kind: MalformedKind::Parse,
             reason: Cow::Owned(reason),
             id: None,
+            is_response: false,
             excess: None,
         }
     }
@@ -320,6 +333,7 @@ impl Malformed<'_> {
                 "id is an integer, or a string of at most {id_bytes} bytes"
             )),
             id: None,
+            is_response: false,
             excess: is_string.then_some(Excess::Id),
         }
     }
@@ -331,11 +345,13 @@ impl<'a> Malformed<'a> {
             kind: MalformedKind::Invalid,
             reason: Cow::Borrowed(reason),
             id,
+            is_response: false,
             excess: None,
         }
     }
 }
 
+mod ends;
 mod envelope;
 #[cfg(test)]
 mod tests;

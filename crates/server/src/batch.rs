@@ -118,6 +118,12 @@ fn handle_element(
                 notifications::handle_response(server, session, principal, &response)
             });
         }
+        Err(problem) if problem.is_response => {
+            let principal = caller.principal;
+            return caller.session.map(|session| {
+                notifications::handle_malformed_response(server, session, principal, &problem)
+            });
+        }
         Err(problem) => {
             return Some(MaybeReady::Ready(errors::malformed_message(
                 &server.limits.hits,

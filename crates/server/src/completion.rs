@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
-use super::errors::{causes, forbidden, internal_error, invalid_params, stopped};
+use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::prompts;
@@ -332,6 +332,10 @@ fn template_failed(completing: &CompletionResponder, error: ResourceError) -> Re
             &Completions::default(),
         ),
         ResourceErrorKind::Forbidden => forbidden(&completing.id, error.message(), error.source()),
+        ResourceErrorKind::Protocol => {
+            tracing::debug!(argument, source, "a completion failed at another server");
+            protocol_error(&completing.id, error.protocol_error())
+        }
         // Completions have no channel to the client.
         ResourceErrorKind::Failed
         | ResourceErrorKind::MissingCapability(_)

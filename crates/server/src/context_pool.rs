@@ -84,6 +84,7 @@ mod tests {
         context.outlet.release_connection();
         context.replay = ReplaySession::new(Client::Unreachable("no reason"));
         context.replay.task().allow();
+        let _ = context.read_meta.set(Box::default());
     }
 
     #[test]
@@ -113,11 +114,12 @@ mod tests {
                 deadline,
                 outlet,
                 replay,
+                read_meta,
                 onward,
                 ..
             } = context;
             format!(
-                "{} {session:?} {request_id} {meta:?} {headers:?} {extensions:?} {} {deadline:?} {outlet:?} {replay:?} {onward:?}",
+                "{} {read_meta:?} {session:?} {request_id} {meta:?} {headers:?} {extensions:?} {} {deadline:?} {outlet:?} {replay:?} {onward:?}",
                 principal.name(),
                 state.get().is_some(),
             )

@@ -34,6 +34,14 @@ pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
     Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
 }
 
+/// JSON-RPC error of another server that an item has called.
+pub(super) fn protocol_error(id: &str, error: Option<&ErrorObject>) -> Reply {
+    match error {
+        Some(error) => Reply::error(id, error),
+        None => internal_error(id),
+    }
+}
+
 /// Error for a call that was aborted because the server stops.
 pub(super) fn stopped(id: &str) -> Reply {
     let message = "The server is stopping and ended the call; send it again";

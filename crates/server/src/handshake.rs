@@ -7,6 +7,7 @@ use super::http_head::HttpHead;
 use super::initialize_params::InitializeParams;
 use super::param_headers::{HeaderValueState, McpHeaders, SingleHeader, VersionHeader};
 use super::parts::Server;
+use super::prompts::without_position;
 use super::reply::{RejectReason, Reply};
 use super::sessions::ClientDeclaration;
 use super::streams::DurableEvent;
@@ -28,7 +29,7 @@ pub(super) fn initialize(
     request: &Request<'_>,
 ) -> Result<(Session, Reply), Reply> {
     let params = InitializeParams::read(request.params.object.unwrap_or("{}")).map_err(|e| {
-        let problem = e.to_string();
+        let problem = without_position(&e);
         let message = format!("Invalid params of initialize: {}", truncated(&problem));
         Reply::error(
             request.id,

@@ -86,8 +86,31 @@ pub(crate) fn handle(
         Ok(Payload::Batch(elements)) => {
             return handle_batch(server, cx, worker, head, version, body, elements);
         }
+        Err(problem) if problem.is_response && version != VersionHeader::Stateless => {
+            return handle_malformed_response(server, worker, head, version, problem);
+        }
         Err(problem) => errors::malformed_message(&server.limits.hits, problem),
     })
+}
+
+/// Handles a malformed response of the stateful lifecycle. Whether its session is valid makes no difference to the reply.
+#[cold]
+fn handle_malformed_response(
+    server: &Arc<Server>,
+    worker: &WorkerState,
+    head: &HttpHead<'_>,
+    version: VersionHeader,
+    problem: &Malformed<'_>,
+) -> MaybeReady {
+    match handshake::session_of(server, worker, head, version, None) {
+        Ok(session) => notifications::handle_malformed_response(
+            server,
+            &session.log_name,
+            head.principal,
+            problem,
+        ),
+        Err(_) => MaybeReady::Ready(errors::malformed_message(&server.limits.hits, problem)),
+    }
 }
 
 /// Handles one request in the lifecycle that the decision table gives it.

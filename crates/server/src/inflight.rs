@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, Aborted};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle as TaskHandle;
 use tokio::time::Instant;
@@ -16,6 +17,7 @@ use super::errors;
 use super::reply::Reply;
 use crate::catalog::{CallContext, Dropped, RequestId};
 use crate::limit::{Limit, LimitCounters};
+use crate::protocol::message;
 use crate::telemetry::{Gauge, GaugeGuard};
 
 /// Future of one call of a tool, resource, prompt or method.
@@ -228,7 +230,7 @@ impl Inflight {
 
     /// Cancels a call (CAN-01). Returns false if it is unknown or has completed.
     pub fn cancel(&self, session: &str, id: &str) -> bool {
-        let key = (Arc::from(session), RequestId::from_json(id));
+        let key = (Arc::from(session), canonical(RequestId::from_json(id)));
         let found = self.calls().by_id.remove(&key);
         if let Some(Cancellable { context, task, .. }) = &found {
             context.outlet.cancel();
@@ -273,7 +275,18 @@ impl Inflight {
 
 fn key(context: &CallContext) -> (Arc<str>, RequestId) {
     let session = context.session.clone().unwrap_or_else(|| Arc::from(STDIO));
-    (session, context.request_id.clone())
+    (session, canonical(context.request_id.clone()))
+}
+
+/// The id in one form, since a string can be written with and without escapes.
+pub(super) fn canonical(id: RequestId) -> RequestId {
+    if !id.as_json().contains('\\') {
+        return id;
+    }
+    match message::string(id.as_json()) {
+        Some(text) => RequestId::from_json(&Value::from(text).to_string()),
+        None => id,
+    }
 }
 
 impl Drop for InflightEntry {
@@ -340,6 +353,26 @@ mod tests {
         assert!(matches!(turn.await, Ok(7)));
         assert!(!cancel(), "it has left the queue");
         inflight.idle().await;
+    }
+
+    #[tokio::test]
+    async fn can_01_an_id_may_be_written_with_and_without_escapes() {
+        let inflight = inflight();
+        let mut context = CallContext::for_test();
+        context.request_id = RequestId::from_json(r#""\u0061/""#);
+        let context = Arc::new(context);
+        let task = tokio::spawn(std::future::pending::<()>());
+        for (id, is_same) in [
+            (r#""\u0061/""#, true),
+            (r#""a/""#, true),
+            (r#""a\/""#, true),
+            (r#""b/""#, false),
+            (r#"{"\u0061/":1}"#, false),
+        ] {
+            let place = inflight.register(&context, AbortHandle::new_pair().0);
+            inflight.make_cancellable(place.number, &context, task.abort_handle());
+            assert_eq!(inflight.cancel(STDIO, id), is_same, "{id}");
+        }
     }
 
     #[tokio::test]

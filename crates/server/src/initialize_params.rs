@@ -20,6 +20,7 @@ pub(super) struct InitializeParams<'a> {
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(expecting = "an object")]
 pub(super) struct ClientInfo<'a> {
     #[serde(borrow, default)]
     pub(super) name: Cow<'a, str>,
@@ -200,7 +201,8 @@ mod tests {
             r#"{"protocolVersion":"a","clientInfo":[]}"#,
             r#"{"protocolVersion":"a","clientInfo":{"name":"a","name":"a"}}"#,
         ] {
-            assert!(InitializeParams::read(wrong).is_err(), "{wrong}");
+            let error = InitializeParams::read(wrong).expect_err(wrong).to_string();
+            assert!(!error.contains("struct"), "{error}");
         }
     }
 

@@ -21,6 +21,9 @@ pub(super) struct Liveness {
 
 /// Time to live of a heartbeat.
 const HEARTBEAT_TTL: Duration = Duration::from_secs(20);
+/// Value that is written in place of a heartbeat to see whether the store accepts one, and its time to live.
+const PROBE: &[u8] = b"probe";
+const PROBE_TTL: Duration = Duration::from_millis(1);
 /// Interval between heartbeats.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// Time without a heartbeat after which a replica counts as gone. It allows for an outage of the state and one failed
@@ -82,12 +85,15 @@ impl Liveness {
     async fn is_alive(&self, key: String) -> Result<bool, StateError> {
         let said = self.state.get(&key).await;
         let said = said.inspect_err(|_| self.clear_missing())?;
-        if said.is_some() {
+        if said.is_some_and(|said| *said != *PROBE) {
             self.missing().remove(&key);
             return Ok(true);
         }
-        // A store that is full or read-only rejects the heartbeats of all replicas, so their absence means nothing.
-        if self.beat(self.key_of_probe()).await.is_err() {
+        // A store that is full or read-only rejects heartbeats, so their absence means nothing. The probe has the key of
+        // the heartbeat, since in a cluster this may hold for the node with that key alone.
+        let probe = Bytes::from_static(PROBE);
+        let probed = self.state.put_if_absent(&key, probe, PROBE_TTL).await;
+        if probed.is_err() {
             self.clear_missing();
             return Ok(true);
         }
@@ -123,11 +129,6 @@ impl Liveness {
 
     fn key_of_tasks(&self, replica: u64) -> String {
         format!("task-runner/{}/{replica:016x}", self.endpoint)
-    }
-
-    /// Key that is written only to see whether the store accepts heartbeats.
-    fn key_of_probe(&self) -> String {
-        format!("heartbeat-probe/{}/{:016x}", self.endpoint, self.replica)
     }
 
     fn key_of_calls(&self, replica: u32) -> String {
@@ -182,5 +183,21 @@ mod tests {
         assert!(looks.runs_tasks(1).await.expect("a store"));
         tokio::time::advance(GRACE).await;
         assert!(!looks.runs_tasks(1).await.expect("a store"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whether_heartbeats_are_accepted_is_tried_where_they_are_stored() {
+        let state = SharedState::new(Arc::new(Memory::new(8192)), HEARTBEAT_TTL);
+        let [runs, looks] = [1, 2].map(|replica| Liveness::new(state.clone(), "mcp", replica));
+        assert!(looks.runs_tasks(1).await.expect("a store"));
+        // Another node of a cluster may accept what this one does not.
+        let tried = state.get(&looks.key_of_tasks(1)).await.expect("a store");
+        assert_eq!(tried.as_deref(), Some(PROBE));
+        assert!(looks.has_missing_peers(), "a probe is no heartbeat");
+        assert!(looks.runs_tasks(1).await.expect("a store"));
+        assert!(looks.has_missing_peers());
+        runs.heartbeat_tasks().await.expect("there is room");
+        assert!(looks.runs_tasks(1).await.expect("a store"));
+        assert!(!looks.has_missing_peers());
     }
 }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::client_requests::Delivery;
+use super::errors;
 use super::inflight;
 use super::parts::Server;
 use super::reply::{MaybeReady, RejectReason, Reply};
 use super::streams;
 use super::streams::BusMessage;
 use crate::auth::Principal;
-use crate::protocol::message::{Notification, Response};
+use crate::protocol::message::{Malformed, Notification, Response};
 use crate::protocol::{ErrorCode, ErrorObject};
 
 /// Maximum size of a response forwarded to the replica that sent the request, in bytes.
@@ -63,6 +65,31 @@ pub(super) fn handle_response(
     }
 }
 
+/// Handles a malformed response to a client request of `session`. The request fails, since its client has no other response
+/// to it.
+#[cold]
+pub(super) fn handle_malformed_response(
+    server: &Arc<Server>,
+    session: &str,
+    principal: &Principal,
+    problem: &Malformed<'_>,
+) -> MaybeReady {
+    let refusal = errors::malformed_message(&server.limits.hits, problem);
+    let code = ErrorCode::InvalidRequest.number();
+    let error = json!({"code": code, "message": problem.reason}).to_string();
+    let response = Response {
+        id: problem.id,
+        outcome: Err(&error),
+    };
+    match handle_response(server, session, principal, &response) {
+        MaybeReady::Ready(_) => MaybeReady::Ready(refusal),
+        MaybeReady::Pending(forwarded) => MaybeReady::Pending(Box::pin(async move {
+            drop(forwarded.await);
+            refusal
+        })),
+    }
+}
+
 /// Forwards a response to the replica that sent the request.
 #[cold]
 fn forward_response(
@@ -92,7 +119,7 @@ fn forward_response(
         "this response is for a request of another replica, and replicas share no state (App::store); configure one, or route a session to one replica"
     };
     let error = ErrorObject::new(ErrorCode::Http(409), message);
-    let error = error.with_data(serde_json::json!({"setting": "state"}));
+    let error = error.with_data(json!({"setting": "state"}));
     MaybeReady::Ready(Reply::refused(RejectReason::AskedElsewhere, None, &error))
 }
 

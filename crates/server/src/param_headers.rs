@@ -250,6 +250,8 @@ pub(super) fn check_parameters(
 }
 
 /// Returns true if the header equals the argument. Integers are compared by value: `42.0` is 42 (MH-12).
+///
+/// The argument may have another type than the parameter. It is rejected later, by an error that the model can read.
 fn is_text_of(text: &str, argument: &Value, kind: ParameterKind) -> bool {
     match (kind, argument) {
         (_, Value::String(argument)) => text == argument,
@@ -261,6 +263,7 @@ fn is_text_of(text: &str, argument: &Value, kind: ParameterKind) -> bool {
                 || text.contains('.') && by_value().unwrap_or(false)
                 || argument.is_f64() && by_value().unwrap_or(false)
         }
+        (_, Value::Number(argument)) => text == argument.to_string(),
         _ => false,
     }
 }
@@ -380,6 +383,10 @@ mod tests {
         ));
         assert!(check(Boolean, json!(true), Some("true")));
         assert!(!check(Boolean, json!(true), Some("1")));
+        for kind in [String, Integer, Boolean] {
+            assert!(check(kind, json!(5), Some("5")) && check(kind, json!(true), Some("true")));
+            assert!(!check(kind, json!(5), Some("6")) && !check(kind, json!({}), Some("{}")));
+        }
         assert!(check_parameters(&[parameter(String)], "{}", &HeaderMap::new()).is_ok());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::content::push_block;
-use super::errors::{causes, forbidden, internal_error, invalid_params, stopped};
+use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
@@ -213,6 +213,10 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
         PromptErrorKind::UrlElicitationRequired => url_elicitation_required(id, error.source()),
         PromptErrorKind::Forbidden => forbidden(id, error.message(), error.source()),
+        PromptErrorKind::Protocol => {
+            tracing::debug!(what, name, source, "a prompt failed at another server");
+            protocol_error(id, error.protocol_error())
+        }
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 what,

@@ -4,6 +4,7 @@
 //! `requestState`. The client sends the call again with both, and [`ReplaySession`] replays it. `catalog::replay` has
 //! the state machine.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::catalog::{
 };
 use crate::environment::unix_seconds;
 use crate::protocol::message::{self, Request};
+use crate::protocol::scan::rounded_integer;
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, canonical, push_string};
 use crate::seal::{
     JOURNAL_MAX_BYTES, OpenedState, RequestName, RequestState, STORED_MAX_BYTES, StateScope,
@@ -92,7 +94,9 @@ impl Server {
             }
         };
         count(&self.calls.inflight.client_requests.counters.resumed);
-        let (client, claims) = (Client::Stateless(stateless), self.state.clone());
+        let owner = owner_of(caller.principal, caller.address);
+        let claims = StateKind::Journal.of(&self.state, owner.as_deref());
+        let client = Client::Stateless(stateless);
         Ok(match state {
             None => ReplaySession::resumed(client, None, responses, claims),
             Some(OpenedState::Inline(state)) => {
@@ -269,12 +273,20 @@ impl Server {
 /// Digest of a request that is the same in all rounds of its call: method, target and canonical arguments.
 fn request_digest(request: &StatelessRequest) -> [u8; 32] {
     let target = request.target().and_then(message::string);
-    let arguments = request.arguments().and_then(canonical);
     digest(&[
         request.method().as_bytes(),
         target.unwrap_or_default().as_bytes(),
-        arguments.as_deref().unwrap_or("{}").as_bytes(),
+        one_text(request.arguments().unwrap_or("{}")).as_bytes(),
     ])
+}
+
+/// Returns one text for all forms of equal arguments. Numbers that a float does not hold keep their digits, so that others
+/// do not pass for them; clients have to repeat such arguments as they were.
+fn one_text(arguments: &str) -> Cow<'_, str> {
+    match canonical(arguments) {
+        Some(text) if rounded_integer(arguments).is_none() => text.into(),
+        _ => arguments.into(),
+    }
 }
 
 /// Writes `inputRequests`, up to its closing brace. Returns the names of the requests.
@@ -380,4 +392,27 @@ pub(super) fn url_elicitation_required(
 /// Returns true if a result depends on client input or on steps, so that it must not be cached for other callers.
 pub(super) fn depends_on_input(context: &Arc<CallContext>) -> bool {
     context.replay.is_used()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mrtr_05_other_arguments_do_not_pass_for_those_of_a_state() {
+        assert_eq!(
+            one_text(r#"{"b": 1.0, "a": 2}"#),
+            one_text(r#"{"a":2,"b":1}"#)
+        );
+        for (one, other) in [
+            (r#"{"to":"ada","x":1e400}"#, r#"{"to":"bob","x":1e400}"#),
+            (r#"{"x":1e400}"#, "{}"),
+            (
+                r#"{"x":123456789012345678901234567890}"#,
+                r#"{"x":123456789012345678901234567891}"#,
+            ),
+        ] {
+            assert_ne!(one_text(one), one_text(other));
+        }
+    }
 }

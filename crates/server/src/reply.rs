@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use super::streams::EventSource;
 use crate::limit::{LARGE_BYTES, LimitExceeded, Limits, Reservation};
 use crate::net::{ShareKey, SharedBytes};
-use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::protocol::{ErrorCode, ErrorObject, Revision, push_json, push_string};
 use crate::telemetry::{OperationOutcome, Reason};
 
 /// Reply to one message.
@@ -370,6 +370,23 @@ pub fn finish(
 ) -> Reply {
     push_end(&mut out, snapshot, revision, meta);
     Reply::document(out)
+}
+
+/// Appends what [`finish`] adds, with the JSON text of a `_meta` object that is not empty.
+#[cold]
+pub fn push_end_with(out: &mut Vec<u8>, snapshot: &Snapshot, revision: Revision, meta: &str) {
+    if revision.has_result_type() {
+        out.extend_from_slice(br#","resultType":"complete""#);
+    }
+    out.extend_from_slice(br#","_meta":{"#);
+    if revision.has_result_type() {
+        push_string(out, super::snapshot::SERVER_INFO);
+        out.push(b':');
+        out.extend_from_slice(snapshot.server_info.to_string().as_bytes());
+        out.push(b',');
+    }
+    push_json(out, meta.strip_prefix('{').unwrap_or(meta));
+    out.extend_from_slice(END);
 }
 
 /// Appends what [`finish`] adds.

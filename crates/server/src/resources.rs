@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::content::push_contents;
-use super::errors::{causes, forbidden, internal_error, stopped};
+use super::errors::{causes, forbidden, internal_error, protocol_error, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
@@ -175,6 +175,10 @@ impl ReadResponder {
                 url_elicitation_required(&self.id, error.source())
             }
             ResourceErrorKind::Forbidden => forbidden(&self.id, error.message(), error.source()),
+            ResourceErrorKind::Protocol => {
+                tracing::debug!(%uri, source, "a reading failed at another server");
+                protocol_error(&self.id, error.protocol_error())
+            }
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();
@@ -210,7 +214,8 @@ impl ReadResponder {
             let hints = format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#);
             out.extend_from_slice(hints.as_bytes());
         }
-        finish(out, &self.snapshot, self.revision, None).counted(
+        let meta = self.context.read_meta.get().map(|meta| &**meta);
+        finish(out, &self.snapshot, self.revision, meta).counted(
             &self.server.limits,
             self.context.share,
             &self.id,

@@ -157,7 +157,7 @@ impl Snapshot {
             | Method::ResourcesRead
             | Method::ResourcesSubscribe
             | Method::ResourcesUnsubscribe => self.catalog.has_resources(),
-            Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
+            Method::PromptsList | Method::PromptsGet => self.catalog.has_prompts(),
             Method::Complete => self.has_completions,
             Method::TasksGet
             | Method::TasksUpdate
@@ -395,7 +395,7 @@ fn capabilities(catalog: &Catalog, revision: Revision, lists_tasks: bool) -> Val
     if catalog.has_resources() {
         capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
     }
-    if catalog.prompts.len() > 0 {
+    if catalog.has_prompts() {
         capabilities["prompts"] = json!({"listChanged": true});
     }
     if revision.announces_completions() && catalog.has_completions() {

@@ -20,7 +20,7 @@ use super::text::truncated;
 use super::worker_state::WorkerState;
 use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::auth::Principal;
-use crate::protocol::message::{self, Malformed, Message, Payload, Request};
+use crate::protocol::message::{self, Ends, Malformed, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{RequestOrigin, RequestScope};
@@ -35,8 +35,28 @@ pub(crate) fn handle(
     principal: &Arc<Principal>,
     body: &Bytes,
 ) -> MaybeReady {
-    let message = (body, Payload::within(body, server.bounds));
+    let payload = match Payload::within(body, server.bounds) {
+        Err(problem) if problem.is_unread() => {
+            return MaybeReady::Ready(unread_message(server, body, problem));
+        }
+        payload => payload,
+    };
+    let message = (body, payload);
     handle_payload(server, cx, (worker, seen), peer, principal, message)
+}
+
+/// Error for a message that could not be read to its end. It has the id of its request, if that can be found: without one, the
+/// client waits until its timeout.
+#[cold]
+fn unread_message(server: &Server, body: &[u8], problem: Malformed<'_>) -> Reply {
+    let mut ends = Ends::default();
+    ends.add(body);
+    let id = ends.request_id();
+    let problem = Malformed {
+        id: id.as_deref(),
+        ..problem
+    };
+    errors::malformed_message(&server.limits.hits, &problem)
 }
 
 /// Handles a message that has been parsed.
@@ -99,8 +119,33 @@ pub(crate) fn handle_payload(
             }
             _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
         },
+        Err(problem) if problem.is_response => {
+            return handle_malformed_response(server, peer, principal, &problem);
+        }
         Err(problem) => errors::malformed_message(&server.limits.hits, &problem),
     })
+}
+
+/// Handles a malformed response. RPC-05: over stdio it gets no reply; over HTTP+SSE, its POST does.
+#[cold]
+fn handle_malformed_response(
+    server: &Arc<Server>,
+    peer: &StdioPeer,
+    principal: &Principal,
+    problem: &Malformed<'_>,
+) -> MaybeReady {
+    let handled = peer.session.get().map(|session| {
+        let session = &session.log_name;
+        notifications::handle_malformed_response(server, session, principal, problem)
+    });
+    match handled {
+        // A request of an earlier process has nobody who waits for its outcome.
+        Some(MaybeReady::Ready(refusal)) if peer.has_sessions_only => MaybeReady::Ready(refusal),
+        None if peer.has_sessions_only => {
+            MaybeReady::Ready(errors::malformed_message(&server.limits.hits, problem))
+        }
+        Some(_) | None => MaybeReady::Ready(Reply::Accepted),
+    }
 }
 
 /// The stream of notifications of a session. Returns it once, as soon as there is a session.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::ValidationErrors;
-use super::errors::{causes, forbidden, internal_error, stopped};
+use super::errors::{causes, forbidden, internal_error, protocol_error, stopped};
 use super::execute::Respond;
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
@@ -11,7 +11,7 @@ use super::reply::{MaybeReady, RejectReason, Reply};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::tool_result::{error_result, large_success, success};
-use crate::catalog::{CatalogTool, Output, ToolError, ToolErrorKind};
+use crate::catalog::{CatalogTool, Output, OutputProblem, ToolError, ToolErrorKind};
 use crate::limit::LARGE_BYTES;
 use crate::net::ShareKey;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
@@ -94,10 +94,7 @@ impl ResultWriter<'_> {
         MaybeReady::Ready(match outcome {
             CallOutcome::Done(Ok(output)) => match self.entry.check_output(&output) {
                 Ok(()) => self.success(output),
-                Err(problem) => {
-                    tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
-                    internal_error(self.id)
-                }
+                Err(problem) => self.bad_output(&problem),
             },
             CallOutcome::Done(Err(error)) => self.failure(&error),
             CallOutcome::TimedOut(limit) => {
@@ -126,6 +123,31 @@ impl ResultWriter<'_> {
 
     pub(super) fn name(&self) -> &str {
         self.entry.tool.definition().name()
+    }
+
+    /// Response to a call whose result does not match the output schema.
+    #[cold]
+    fn bad_output(&self, problem: &OutputProblem) -> Reply {
+        match problem {
+            OutputProblem::NotFinite(path) => {
+                let place = match path.is_empty() {
+                    true => String::new(),
+                    false => format!(" at `{path}`"),
+                };
+                let message = format!(
+                    "the result has a number{place} that is NaN or infinite, which JSON cannot represent"
+                );
+                tracing::warn!(
+                    tool = self.name(),
+                    "{message}; return an Option<f64> where there may be none"
+                );
+                self.error_result(&message)
+            }
+            OutputProblem::Misfit(problem) => {
+                tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
+                internal_error(self.id)
+            }
+        }
     }
 
     fn success(&self, output: Output) -> Reply {
@@ -174,12 +196,7 @@ impl ResultWriter<'_> {
             }
             ToolErrorKind::InvalidArguments => {
                 let message = format!("Invalid arguments for tool {tool}: {}", error.message());
-                let to_model = match self.server.config.validation_errors {
-                    ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
-                    ValidationErrors::Protocol => false,
-                    ValidationErrors::Tool => true,
-                };
-                if !to_model {
+                if !self.shows_invalid_arguments() {
                     let error = ErrorObject::new(ErrorCode::InvalidParams, message);
                     return Reply::refused(RejectReason::Arguments, Some(self.id), &error);
                 }
@@ -196,6 +213,18 @@ impl ResultWriter<'_> {
                 tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
                 forbidden(self.id, error.message(), error.source())
             }
+            ToolErrorKind::Protocol => {
+                tracing::debug!(%tool, source = causes(error.source()), "a call failed at another server");
+                match error.protocol_error() {
+                    Some(object)
+                        if object.code == ErrorCode::InvalidParams
+                            && self.shows_invalid_arguments() =>
+                    {
+                        self.error_result(&object.message)
+                    }
+                    object => protocol_error(self.id, object),
+                }
+            }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
                 tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a call failed; its caller gets no details");
                 self.error_result(MASKED)
@@ -207,6 +236,15 @@ impl ResultWriter<'_> {
                 }
                 self.error_result(error.message())
             }
+        }
+    }
+
+    /// Returns true if the model is to correct invalid arguments, so that their error is a result.
+    fn shows_invalid_arguments(&self) -> bool {
+        match self.server.config.validation_errors {
+            ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
+            ValidationErrors::Protocol => false,
+            ValidationErrors::Tool => true,
         }
     }
 

@@ -5,12 +5,12 @@ use bytes::Bytes;
 use super::content::{
     TEXT_BEGINS, TEXT_BLOCK_BYTES, TEXT_ENDS, push_block, push_plain_text_block, push_text_block,
 };
-use super::reply::{Reply, begin, end_len, finish, push_end};
+use super::reply::{Reply, begin, end_len, finish, push_end, push_end_with};
 use super::snapshot::Snapshot;
 use crate::catalog::{Output, OutputContent};
 use crate::limit::Reservation;
 use crate::net::SharedBytes;
-use crate::protocol::{Revision, is_plain, push_json};
+use crate::protocol::{Content, Revision, is_plain, push_json};
 use crate::telemetry::OperationOutcome;
 
 /// Response to a call that returned a result, which may be an error result.
@@ -50,13 +50,29 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
                 }
                 push_block(&mut out, block, revision);
             }
+            if let Some(json) = structured
+                && !shows(json, revision)
+                && !blocks.iter().any(|block| matches!(block, Content::Text(_)))
+            {
+                if !blocks.is_empty() {
+                    out.push(b',');
+                }
+                push_text_block(&mut out, json);
+            }
         }
     }
     push_rest(&mut out, revision, output);
-    with_verdict_of(
-        output,
-        finish(out, snapshot, revision, output.meta.as_deref()),
-    )
+    push_end_of(&mut out, snapshot, revision, output);
+    with_verdict_of(output, Reply::document(out))
+}
+
+/// Ends the response to a call.
+#[inline]
+fn push_end_of(out: &mut Vec<u8>, snapshot: &Snapshot, revision: Revision, output: &Output) {
+    match output.exact_meta.as_deref() {
+        None => push_end(out, snapshot, revision, output.meta.as_deref()),
+        Some(meta) => push_end_with(out, snapshot, revision, meta),
+    }
 }
 
 /// Response to a successful call whose result is large. A text that needs no escapes is sent as it is, without a copy. The
@@ -82,7 +98,7 @@ pub(super) fn large_success(
             let mut end = Vec::with_capacity(128);
             end.extend_from_slice(TEXT_ENDS);
             push_rest(&mut end, revision, &output);
-            push_end(&mut end, snapshot, revision, output.meta.as_deref());
+            push_end_of(&mut end, snapshot, revision, &output);
             let pieces = SharedBytes::Several([text, end.into()].into());
             with_verdict_of(&output, Reply::pieces(head.into(), pieces))
         }
@@ -104,13 +120,19 @@ fn with_verdict_of(output: &Output, reply: Reply) -> Reply {
 fn push_rest(out: &mut Vec<u8>, revision: Revision, output: &Output) {
     out.push(b']');
     if let Some(json) = output.structured.as_deref()
-        && revision.has_structured_results()
-        && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
+        && shows(json, revision)
     {
         out.extend_from_slice(br#","structuredContent":"#);
         push_json(out, json);
     }
     out.extend_from_slice(is_error(output));
+}
+
+/// Returns true if the revision has structured values of this kind. Otherwise they are shown as text.
+#[inline]
+fn shows(json: &str, revision: Revision) -> bool {
+    revision.has_structured_results()
+        && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
 }
 
 const CONTENT: &[u8] = br#","result":{"content":["#;

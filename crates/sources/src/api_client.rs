@@ -2,6 +2,7 @@
 
 mod host;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +19,8 @@ use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
 use super::limits::RequestLimits;
 use super::parts::SourceParts;
 use super::redact::{conceal, secrets_in};
+use super::response::{is_json, media_type};
+use super::surrogates::paired;
 use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
     Backoff, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, FetchedResponse,
@@ -144,7 +147,7 @@ impl ApiClient {
         for base in bases {
             guard
                 .check_url(base)
-                .map_err(|e| ("base_url", format!("{base}: {e}")))?;
+                .map_err(|e| ("base_url", e.to_string()))?;
         }
         let means = Means {
             source: name,
@@ -156,7 +159,8 @@ impl ApiClient {
         let builder = Client::builder(guard)
             .deadlines(Deadlines::total(limits.timeout()))
             .max_body(limits.response_bytes)
-            .redirects(limits.redirects);
+            .redirects(limits.redirects)
+            .memory(parts.memory.clone());
         let builder = tls
             .apply_for(bases, builder)
             .map_err(|problem| ("tls", problem))?;
@@ -275,6 +279,14 @@ impl ApiClient {
                 let configured = named.flat_map(|(_, value)| secrets_in(Some(value)));
                 let secrets = self.credentials.secrets(&attempt);
                 conceal(secrets.into_iter().chain(configured), answer);
+                let is_json = is_json(&media_type(&answer.headers));
+                let replaced = match paired(&answer.body) {
+                    Cow::Owned(body) if is_json => Some(body),
+                    _ => None,
+                };
+                if let Some(body) = replaced {
+                    answer.body = body.into();
+                }
             }
             if let Ok(answer) = &sent
                 && answer.status == StatusCode::UNAUTHORIZED

@@ -147,13 +147,25 @@ fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     }
 }
 
-/// Converts a number to JSON, with integral values written as integers (1, not 1.0).
+/// Converts a number to JSON, with integral values of up to 64 bits written as integers (1, not 1.0 or 1e0).
 fn whole(number: f64) -> Value {
-    if number.fract() == 0.0 && number.abs() < 9.0e15 {
+    const I64_END: f64 = 9_223_372_036_854_775_808.0;
+    const U64_END: f64 = 2.0 * I64_END;
+    if number.fract() != 0.0 {
+        Value::from(number)
+    } else if number.abs() < I64_END {
         Value::from(number as i64)
+    } else if (I64_END..U64_END).contains(&number) {
+        Value::from(number as u64)
     } else {
         Value::from(number)
     }
+}
+
+/// Returns the digits of a large integral number, which is otherwise written with an exponent or a fraction.
+pub fn digits_of_large(number: f64) -> Option<String> {
+    let is_large = (1e15..1e21).contains(&number.abs());
+    (is_large && number.fract() == 0.0).then(|| number.to_string())
 }
 
 /// Returns a value whose integral numbers are integers (1, not 1.0). JSON Schema does not distinguish them, but other

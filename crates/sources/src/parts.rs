@@ -4,6 +4,7 @@ use super::identity::AssertionSigner;
 use super::per_user::Accounts;
 use super::reuse::Reuse;
 use super::tokens::Tokens;
+use crate::net::MemoryBudget;
 use crate::telemetry::Metrics;
 
 /// Parts of the server that sources use.
@@ -18,6 +19,8 @@ pub struct SourceParts {
     pub metrics: Metrics,
     /// Memory limit of the process, in bytes; 0 for no limit.
     pub memory_bytes: u64,
+    /// Memory for large responses of APIs.
+    pub memory: MemoryBudget,
     /// State of the served sources that a reload keeps.
     pub reuse: Reuse,
 }

@@ -32,7 +32,7 @@ pub use self::accounts::{
     Account, AccountError, Accounts, BegunLogin, Invitation, RecognizedUsers, is_account_path,
 };
 use super::credentials::{AccessToken, CredentialError, GrantType, LoginNeeded, Renewed};
-use super::login::end_login;
+use super::login::{Registrations, end_login};
 use super::tokens::{Grant, Name, Tokens};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
@@ -117,6 +117,7 @@ pub struct UserLogins {
     accounts: Accounts,
     renewed: Cache<String, Arc<Renewed>>,
     metadata: ArcSwapOption<(Instant, Metadata)>,
+    registrations: Registrations,
 }
 
 impl UserLogins {
@@ -205,6 +206,7 @@ impl UserLogins {
             accounts: accounts.clone(),
             renewed: Cache::new(USERS_CACHED),
             metadata: ArcSwapOption::empty(),
+            registrations: Registrations::default(),
         });
         accounts.register(&logins);
         Ok(logins)

@@ -13,7 +13,7 @@ use minijinja::value::{Enumerator, Object, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::value::RawValue;
 
-use super::argument::with_integers;
+use super::argument::{digits_of_large, with_integers};
 use super::identity::caller_value;
 use super::response::has_long_number;
 use crate::auth::Principal;
@@ -438,7 +438,11 @@ fn with_all_facts(context: &Value) -> Value {
 pub(super) fn plain(value: &serde_json::Value) -> Result<String, String> {
     match value {
         serde_json::Value::String(text) => Ok(text.clone()),
-        serde_json::Value::Number(_) => Ok(with_integers(value).to_string()),
+        serde_json::Value::Number(number) => {
+            let float = number.as_f64().filter(|_| number.is_f64());
+            let digits = float.and_then(digits_of_large);
+            Ok(digits.unwrap_or_else(|| with_integers(value).to_string()))
+        }
         serde_json::Value::Bool(flag) => Ok(flag.to_string()),
         serde_json::Value::Null => Ok(String::new()),
         serde_json::Value::Array(_) | serde_json::Value::Object(_) => {

@@ -152,7 +152,7 @@ impl Stop {
 }
 
 /// Says that the time of `what` is up. `waited` is the part of it in which other calls ran; `None` if it never began.
-fn overdue(what: &str, timeout: Duration, waited: Option<Duration>) -> String {
+pub(crate) fn overdue(what: &str, timeout: Duration, waited: Option<Duration>) -> String {
     let seconds = timeout.as_secs_f64();
     match waited {
         None => {

@@ -69,6 +69,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- $grace := required "terminationGracePeriodSeconds is needed; 30 is the default" .Values.terminationGracePeriodSeconds -}}
 {{- $drain := dict "drain" (dict "grace_seconds" (int $grace)) -}}
+{{- $own := ((.Values.config).http).port -}}
+{{- if and $own (ne (int $own) (int .Values.port)) }}{{ fail (printf "config.http.port is %v, and port %d, which the Service and the probes use: remove the former, and set port" $own (int .Values.port)) }}{{ end -}}
 {{- $config := mergeOverwrite $drain (deepCopy (default dict .Values.config)) (dict "http" $http) -}}
 {{- if gt (int ($config.drain).grace_seconds) (int $grace) }}{{ fail (printf "config.drain.grace_seconds is %d, and terminationGracePeriodSeconds %d: Kubernetes would kill the server while calls run; raise the latter" (int $config.drain.grace_seconds) (int $grace)) }}{{ end -}}
 {{- if ($config.http).unix_socket }}{{ fail "config.http.unix_socket excludes the port that the Service and the probes use; remove it" }}{{ end -}}

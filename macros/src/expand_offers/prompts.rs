@@ -79,7 +79,7 @@ pub(crate) fn prompt_of_method(prompt: &PromptFn, object: &Object) -> TokenStrea
 fn prompt_traits() -> TokenStream {
     quote! {
         use ::longshore::__private::{
-            AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
+            AnswerDisplay as _, AnswerDynamic as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
         };
     }
 }

@@ -5,7 +5,7 @@ use syn::{FnArg, Pat, PatType, Receiver, Signature, Type};
 
 use super::{
     Argument, CallParameter, Kind, Parameter, Placement, StateParameter, arguments, inside_option,
-    is_context, is_lint, is_marked, last_name,
+    is_context, is_lint, is_marked, last_name, ungrouped,
 };
 use crate::options::{ArgOptions, Mistakes};
 
@@ -160,7 +160,7 @@ fn read_shared(
         Pat::Ident(pattern) => Some(pattern.ident.clone()),
         _ => None,
     };
-    match &*parameter.ty {
+    match ungrouped(&parameter.ty) {
         Type::Reference(reference) if reference.mutability.is_some() => mistakes.at(
             &parameter.ty,
             "state is shared by concurrent calls: write `&T`, and put what changes behind a lock",
@@ -286,6 +286,7 @@ fn means_context(ty: &Type) -> bool {
 
 fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
     let name = kind.name();
+    let ty = inside_option(ty);
     match ty {
         Type::Reference(reference) => {
             let instead = match &*reference.elem {

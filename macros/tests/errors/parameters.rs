@@ -41,4 +41,7 @@ async fn borrowed(context: &CallContext) -> &str {
     ""
 }
 
+#[tool]
+async fn optional(text: Option<&str>) {}
+
 fn main() {}

@@ -1,7 +1,10 @@
 //! Calls of 2026-07-28 that return `input_required` and are re-run with the answers.
 
+use std::sync::Arc;
+
 use longshore::App;
 use longshore::protocol::Revision;
+use longshore::state::{Memory, State as _};
 use serde_json::{Value, json};
 
 use super::{answers, app, harness, text};
@@ -291,7 +294,11 @@ async fn charge(context: &longshore::CallContext) -> Result<String, longshore::T
 
 #[test]
 fn mrtr_07_a_step_that_is_taken_at_most_once_is_not_taken_for_an_old_state() {
-    let server = Serve::new().app(|_| App::new().tool(charge)).start();
+    let state = Arc::new(Memory::default());
+    let store = Arc::clone(&state);
+    let server = Serve::new()
+        .app(|_| App::new().tool(charge).store(store))
+        .start();
     let first = call("charge");
     let asked = first.send(&server).result();
     let second = retry(&first, &asked, all_answers(&asked));
@@ -303,6 +310,10 @@ fn mrtr_07_a_step_that_is_taken_at_most_once_is_not_taken_for_an_old_state() {
     for _ in 0..2 {
         assert_eq!(text(&third.send(&server).result()), "charge 0");
     }
+    // The record counts towards the caller's share of the state.
+    let usage = state.usage();
+    let of_calls = usage.iter().find(|usage| usage.kind == "journal");
+    assert_eq!(of_calls.map(|usage| usage.entries), Some(1));
 }
 
 static PAID: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);

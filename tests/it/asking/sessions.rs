@@ -99,6 +99,31 @@ fn an_error_for_an_answer_fails_the_call() {
 }
 
 #[test]
+fn a_malformed_answer_fails_the_call_at_once() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    for members in [
+        r#""error":{"code":-1}"#,
+        r#""result":{},"error":{"code":-1,"message":"no"}"#,
+        r#""result":{},"result":{}"#,
+    ] {
+        let (mut connection, question) = asked(&server, &session, "tactful");
+        let id = question["id"].to_string();
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},{members}}}"#);
+        session.post(&answer).error(400, -32600, &id);
+        let result = connection.event().expect("an answer")["result"].take();
+        assert_eq!(result["isError"], true);
+        assert!(text(&result).contains("(-32600)"), "{result}");
+    }
+    let batched = server.session_of("2025-03-26", &able());
+    let (mut connection, question) = asked(&server, &batched, "tactful");
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "error": "no"});
+    assert_eq!(batched.post(&format!("[{answer}]")).status, 200);
+    let result = connection.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], true);
+}
+
+#[test]
 fn an_answer_that_reaches_another_replica_is_told_so() {
     let replica = || Serve::new().app(|_| app()).shared_key().start();
     let (here, there) = (replica(), replica());

@@ -417,6 +417,8 @@ fn rpc_02_03_values_of_every_kind_are_taken_where_they_may_stand_and_refused_els
                     (Place::Params, _) => case.error(400, -32600, "1"),
                     // A tool reports invalid arguments to the model itself.
                     (Place::Arguments, Kind::Object) => case,
+                    // The same as no arguments.
+                    (Place::Arguments, _) if text == "null" => case,
                     (Place::Arguments, _) => case.error(200, -32602, "1"),
                 });
             }

@@ -68,7 +68,7 @@ fn tool_05_calls_of_nothing_and_of_what_there_is_not_are_errors_of_the_protocol(
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
         for arguments in [
-            "null", "[]", "[{}]", "\"x\"", "\"{}\"", "1", "0", "true", "false", "1.5",
+            "[]", "[{}]", "\"x\"", "\"{}\"", "1", "0", "true", "false", "1.5",
         ] {
             let params = format!(r#""name":"say","arguments":{arguments}"#);
             let case = case(&sessions, lifecycle, "tools/call", Some("say"), &params);

@@ -1,5 +1,6 @@
 //! The transport of 2024-11-05: a stream, and messages that are posted beside it.
 
+use longshore::net::TrustedProxies;
 use serde_json::{Value, json};
 
 use super::{announcing, changed, updated};
@@ -79,6 +80,28 @@ fn sse24_01_the_path_for_messages_is_below_that_of_the_public_url() {
         );
         old.post(&request("ping", &json!({}))).accepted();
         assert_eq!(old.message()["result"], json!({}));
+    }
+}
+
+#[test]
+fn sse24_01_the_path_for_messages_is_below_the_path_that_a_trusted_proxy_has_removed() {
+    for (is_trusted, path) in [(true, "/tools/messages?"), (false, "/messages?")] {
+        let server = Serve::new()
+            .configured(|c| {
+                c.http.legacy_sse = true;
+                let proxies = ["127.0.0.0/8".parse().expect("a network")];
+                let trusted = proxies.into_iter().filter(|_| is_trusted);
+                c.http.trusted_proxies = TrustedProxies::from_iter(trusted);
+            })
+            .start();
+        let mut stream = server.connect();
+        stream.send(
+            "GET /sse HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nx-forwarded-prefix: /tools\r\n\r\n",
+        );
+        assert_eq!(stream.receive_head().status, 200);
+        let first = stream.any_event().expect("an event");
+        let named = first.data.expect("a path");
+        assert!(named.starts_with(path), "{named}");
     }
 }
 

@@ -1,16 +1,18 @@
 //! Two servers that share a key and a state: each does for the other's sessions what it does for its own.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longshore::state::{Memory, Retention, State};
 use serde_json::{Value, json};
 
 use super::held::Held;
+use super::resume::Away;
 use super::{
     Announcing, announcing, becomes, begin_call, changed, id_of, notification, open, resume,
     updated,
 };
-use crate::support::{End, Running, Session, Stateless};
+use crate::support::{End, Fronted, Running, Session, Stateless};
 
 fn pair() -> (Announcing, Announcing) {
     let state: Arc<dyn State> = Arc::new(Memory::default());
@@ -305,4 +307,30 @@ fn lh_05_the_newest_stream_counts_wherever_it_is() {
         heard.is_finished()
     });
     heard.join().expect("no panic");
+}
+
+#[test]
+fn a_session_that_ends_during_an_outage_ends_elsewhere_although_its_server_stops() {
+    let away = Away::default();
+    let (is_away, failed) = (Arc::clone(&away.is_away), Arc::clone(&away.failed));
+    let state: Arc<dyn State> = Arc::new(Fronted(away));
+    let replica = || {
+        let state = Arc::clone(&state);
+        announcing(|serve| serve.shared_key().app(|app| app.store(state)))
+    };
+    let (one, other) = (replica(), replica());
+    let session = one.server.session("2025-11-25");
+    let there = at(&other.server, &session);
+    there.request("ping", &json!({})).result();
+    is_away.store(true, Ordering::SeqCst);
+    let text = format!(
+        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+        session.id
+    );
+    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    becomes(|| failed.load(Ordering::SeqCst));
+    let stops = std::thread::spawn(move || drop(one));
+    is_away.store(false, Ordering::SeqCst);
+    becomes(|| there.request("ping", &json!({})).status == 404);
+    stops.join().expect("no panic");
 }

@@ -333,10 +333,11 @@ fn can_01_a_call_that_nobody_reads_can_still_be_cancelled() {
 
 /// Keeps nothing that is appended, while it is away.
 #[derive(Debug, Default)]
-struct Away {
+pub(super) struct Away {
     store: Memory,
-    is_away: Arc<AtomicBool>,
-    failed: Arc<AtomicBool>,
+    pub(super) is_away: Arc<AtomicBool>,
+    /// True once something was not kept.
+    pub(super) failed: Arc<AtomicBool>,
 }
 
 impl StandIn for Away {
@@ -374,4 +375,23 @@ fn an_answer_that_nobody_waits_for_is_kept_once_the_state_is_back() {
     becomes(|| failed.load(Ordering::SeqCst));
     is_away.store(false, Ordering::SeqCst);
     assert_eq!(back.event().expect("an answer")["result"]["isError"], false);
+}
+
+#[test]
+fn an_answer_is_kept_once_the_state_is_back_since_its_connection_may_be_broken() {
+    let away = Away::default();
+    let is_away = Arc::clone(&away.is_away);
+    let it = announcing(|serve| serve.app(|app| app.store(Arc::new(Fronted(away)))));
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    connection.any_event().expect("an event");
+    let progress = connection.any_event().expect("progress");
+    is_away.store(true, Ordering::SeqCst);
+    it.gate.open();
+    // The server cannot tell whether this arrives. The stream does not wait for the state.
+    let answer = connection.event().expect("an answer");
+    assert_eq!(connection.event(), None);
+    is_away.store(false, Ordering::SeqCst);
+    let mut back = resume(&it.server, &session, id_of(&progress));
+    assert_eq!(back.event(), Some(answer));
 }

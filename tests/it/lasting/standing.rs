@@ -293,7 +293,11 @@ fn lh_07_lh_08_http_07_who_may_open_a_stream() {
     refused(&mut connection, &[("mcp-session-id", "made-up")]).error(404, 404, "");
     let [id] = session.headers();
     let json_only = [id, ("accept", "application/json")];
-    refused(&mut connection, &json_only).error(406, 406, "");
+    let message = refused(&mut connection, &json_only).error(406, 406, "");
+    assert!(
+        message.ends_with("must allow text/event-stream"),
+        "{message}"
+    );
     let unknown = [id, ("mcp-protocol-version", "2031-01-01")];
     refused(&mut connection, &unknown).error(400, -32022, "");
     let stateless = [id, ("mcp-protocol-version", "2026-07-28")];

@@ -47,6 +47,15 @@ async fn annotated() -> Output {
     Output::text("x").with_meta(meta)
 }
 
+/// Returns a value, but no text.
+#[tool]
+async fn bare(list: bool) -> Result<Output, ToolError> {
+    Ok(match list {
+        false => Output::structured(&Report { degrees: 21.5 })?.with_content(Vec::new()),
+        true => Output::structured(&[1])?.with_content([Content::image(b"i", "image/png")]),
+    })
+}
+
 /// Finds nothing.
 #[tool]
 async fn broken() -> Result<String, ToolError> {
@@ -105,6 +114,23 @@ fn tool_10_structured_objects_are_shown_from_2025_06_18_on() {
     assert_eq!(results[2], format!("{structured}}}"));
     assert_eq!(results[3], results[2]);
     assert_eq!(results[4], format!("{structured}{TAIL}"));
+}
+
+#[test]
+fn tool_10_a_value_without_text_is_shown_as_text_to_older_clients() {
+    let server = Serve::new().tool(bare).start();
+    let text = r#"{"content":[{"type":"text","text":"{\"degrees\":21.5}"}],"isError":false}"#;
+    let value = r#"{"content":[],"structuredContent":{"degrees":21.5},"isError":false"#;
+    let found = results(&server, "bare", &json!({"list": false}));
+    assert_eq!(found[..2], [text, text]);
+    assert_eq!(found[2..4], [format!("{value}}}"), format!("{value}}}")]);
+    assert_eq!(found[4], format!("{value}{TAIL}"));
+    let image = r#"{"content":[{"type":"image","data":"aQ==","mimeType":"image/png"}"#;
+    let found = results(&server, "bare", &json!({"list": true}));
+    let text = format!(r#"{image},{{"type":"text","text":"[1]"}}],"isError":false}}"#);
+    assert!(found[..4].iter().all(|old| *old == text), "{found:?}");
+    let value = format!(r#"{image}],"structuredContent":[1],"isError":false{TAIL}"#);
+    assert_eq!(found[4], value);
 }
 
 #[test]
@@ -247,15 +273,17 @@ fn tool_02_a_call_needs_a_name_and_its_arguments_are_an_object() {
         json!({"name": null}),
         json!({"name": "count", "arguments": []}),
         json!({"name": "count", "arguments": "{}"}),
-        json!({"name": "count", "arguments": null}),
     ] {
         session
             .request("tools/call", &params)
             .error(200, INVALID_PARAMS, "1");
     }
-    session
-        .request("tools/call", &json!({"name": "count"}))
-        .result();
+    for params in [
+        json!({"name": "count"}),
+        json!({"name": "count", "arguments": null}),
+    ] {
+        session.request("tools/call", &params).result();
+    }
 }
 
 #[test]

@@ -115,6 +115,27 @@ async fn a_master_that_sentinels_name_is_a_state_and_so_is_the_one_after_it() {
     assert_eq!(heard.expect("in time"), SubscriptionEvent::Message(value));
 }
 
+#[tokio::test]
+async fn subscriptions_leave_a_master_that_hangs_when_calls_do() {
+    let Some((master, _copy, sentinel)) = watched() else {
+        return;
+    };
+    let url = format!("redis+sentinel://127.0.0.1:{}/the-master", sentinel.port());
+    let state = fresh(&url);
+    let value = Bytes::from_static(b"after");
+    let mut listener = state.subscribe("c").await.expect("redis");
+    comes_back(&state).await;
+    // It keeps its connections, and says nothing.
+    master.pause();
+    comes_back(&state).await;
+    let heard = tokio::time::timeout(Duration::from_secs(4), listener.next()).await;
+    assert_eq!(heard.expect("in time"), SubscriptionEvent::Missed);
+    state.publish("c", value.clone()).await.expect("redis");
+    let heard = tokio::time::timeout(Duration::from_secs(4), listener.next()).await;
+    assert_eq!(heard.expect("in time"), SubscriptionEvent::Message(value));
+    master.resume();
+}
+
 /// Three nodes that have a third of the slots each.
 fn cluster() -> Option<Vec<RedisServer>> {
     let mut nodes = Vec::new();
@@ -170,6 +191,55 @@ async fn a_cluster_is_a_state() {
         state.get("key-7").await.expect("redis"),
         Some(Bytes::from_static(b"key-7"))
     );
+}
+
+#[tokio::test]
+async fn calls_leave_a_node_that_hangs_when_another_has_its_slots() {
+    let Some(nodes) = cluster() else {
+        return;
+    };
+    let bus = free_port().to_string();
+    let options = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+    let copy = RedisServer::start_with(&options).expect("it was there before");
+    let first = nodes[0].say(&["CLUSTER", "MYID"]);
+    let bus_of = |node: &RedisServer| node.say(&["CONFIG", "GET", "cluster-port"])[1].clone();
+    let port = nodes[0].port().to_string();
+    copy.say(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_of(&nodes[0])]);
+    becomes("the copy is no copy", || {
+        copy.say(&["CLUSTER", "REPLICATE", &first[0]]) == ["OK"]
+    });
+    becomes("nothing is copied", || {
+        nodes[0].say(&["WAIT", "1", "1000"]) == ["1"]
+    });
+    becomes("the copy is not known", || {
+        let copies = ["CLUSTER", "REPLICAS", &first[0]];
+        copy.count_of(&["CLUSTER", "SLOTS"]) == Some(3)
+            && nodes.iter().all(|node| node.count_of(&copies) == Some(1))
+    });
+    let url = format!("redis+cluster://127.0.0.1:{}", nodes[1].port());
+    let state = fresh(&url);
+    let works = |number: usize| {
+        let (state, key) = (Arc::clone(&state), format!("key-{number}"));
+        async move {
+            let put = state.put(&key, Bytes::new(), MINUTE);
+            let within = Duration::from_millis(200);
+            matches!(tokio::time::timeout(within, put).await, Ok(Ok(())))
+        }
+    };
+    comes_back(&state).await;
+    // It keeps its connections, and says nothing.
+    nodes[0].pause();
+    assert_eq!(copy.say(&["CLUSTER", "FAILOVER", "TAKEOVER"]), ["OK"]);
+    let begun = Instant::now();
+    let mut in_a_row = 0;
+    while in_a_row < 50 {
+        assert!(begun.elapsed() < Duration::from_secs(40), "it never works");
+        in_a_row = match works(in_a_row).await {
+            true => in_a_row + 1,
+            false => 0,
+        };
+    }
+    nodes[0].resume();
 }
 
 #[tokio::test]

@@ -93,6 +93,43 @@ fn a_connection_goes_on_in_however_many_pieces_its_requests_come() {
 }
 
 #[test]
+fn a_rejection_before_the_body_announces_the_end_of_the_connection() {
+    let server = Serve::new().tool(echo).start();
+    let good = echoing("hi").text();
+    let json = "content-type: application/json\r\n";
+    for (name, wrong, status) in [
+        (
+            "type",
+            good.replace(json, "content-type: text/plain\r\n"),
+            415,
+        ),
+        ("path", good.replace("POST /mcp ", "POST /nothing "), 404),
+        ("method", good.replace("POST /mcp ", "PUT /mcp "), 405),
+        (
+            "host",
+            good.replace("host: localhost", "host: evil.example.com"),
+            403,
+        ),
+    ] {
+        let body = wrong.find("\r\n\r\n").expect("a head") + 4;
+        for part in [body, body + 10] {
+            let mut connection = server.connect();
+            let response = connection.send(&wrong[..part]).receive();
+            let found = (response.status, response.header("connection"));
+            assert_eq!(found, (status, Some("close")), "{name}");
+            connection.assert_closed();
+        }
+        // A whole body is dropped, and the connection stays open.
+        let mut connection = server.connect();
+        let response = connection.send(&wrong).receive();
+        let found = (response.status, response.header("connection"));
+        assert_eq!(found, (status, None), "{name}");
+        let next = echoing("hi").send_on(&mut connection).result();
+        assert_eq!(next["isError"], false);
+    }
+}
+
+#[test]
 fn framings_that_can_be_read_in_two_ways_are_refused_and_the_connection_closed() {
     let server = Serve::new().tool(echo).start();
     for header in [

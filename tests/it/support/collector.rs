@@ -43,6 +43,8 @@ pub(crate) struct Received {
     pub(crate) by_signal: BTreeMap<&'static str, Vec<Resource>>,
     pub(crate) log_lines: Vec<String>,
     pub(crate) headers: Vec<HeaderMap>,
+    /// Number of exports of spans that were not taken.
+    refused: usize,
 }
 
 /// Behaviour of the collector.
@@ -53,6 +55,8 @@ pub(crate) enum Manner {
     HoldsSpans,
     /// It rejects two items of each export.
     RejectsTwo,
+    /// It is not available for the first four exports of spans.
+    IsStarting,
 }
 
 impl Collector {
@@ -105,6 +109,10 @@ impl Collector {
         })
     }
 
+    pub(crate) fn span_count(&self) -> usize {
+        self.received.lock().expect("not poisoned").spans.len()
+    }
+
     pub(crate) fn take(&self) -> Received {
         std::mem::take(&mut *self.received.lock().expect("not poisoned"))
     }
@@ -123,6 +131,19 @@ fn inflate(bytes: &[u8]) -> Bytes {
         .read_to_end(&mut plain)
         .expect("gzip");
     plain.into()
+}
+
+/// The response of a collector that is asked too early.
+fn unavailable(is_grpc: bool) -> Response<http_body_util::combinators::BoxBody<Bytes, Infallible>> {
+    let response = match is_grpc {
+        // UNAVAILABLE
+        true => Response::builder()
+            .header("content-type", "application/grpc")
+            .header("grpc-status", "14"),
+        false => Response::builder().status(503),
+    };
+    let nothing = Full::new(Bytes::new()).boxed();
+    response.body(nothing).expect("a response")
 }
 
 async fn receive(
@@ -151,6 +172,10 @@ async fn receive(
         std::future::pending::<()>().await;
     }
     let mut received = received.lock().expect("not poisoned");
+    if is_of_spans && manner == Manner::IsStarting && received.refused < 4 {
+        received.refused += 1;
+        return Ok(unavailable(is_grpc));
+    }
     if is_of_spans {
         let request = ExportTraceServiceRequest::decode(message).expect("spans");
         for resource in request.resource_spans {

@@ -88,6 +88,9 @@ fn tkl_01_tools_say_whether_they_run_as_tasks() {
     };
     refuse(json!({"name": "greet", "arguments": {"name": "a"}, "task": {}}));
     refuse(json!({"name": "failing_job"}));
+    refuse(json!({"name": "failing_job", "task": null}));
+    let greeted = json!({"name": "greet", "arguments": {"name": "a"}, "task": null});
+    session.request("tools/call", &greeted).result();
     let plain = session.call("compute", &json!({"label": "x"})).result();
     assert_eq!(text(&plain), "computed x");
     let wrong = json!({"name": "compute", "arguments": {"label": "x"}, "task": {"ttl": -1}});
@@ -197,6 +200,27 @@ fn tkl_07_what_a_task_asks_is_asked_by_whoever_waits_for_its_result() {
         let result = connection.event().expect("an answer")["result"].take();
         assert_eq!(text(&result), "a.txt stays");
     }
+}
+
+#[test]
+fn a_task_whose_client_responds_with_too_much_does_not_wait_for_ever() {
+    let server = serve();
+    let session = session(&server);
+    let task = begin(&session, "confirm_delete", json!({"filename": "a.txt"}));
+    wait(&session, &task, "input_required");
+    let headers = session.headers();
+    let request = crate::support::request("tasks/result", &json!({"taskId": task}));
+    let mut connection = server.connect();
+    connection
+        .send(crate::support::post(&headers, &request))
+        .receive_head();
+    let question = connection.event().expect("a question");
+    let large = accept(json!({"confirm": true, "reason": "x".repeat(300_000)}));
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": large});
+    server.post(&headers, &answer.to_string()).accepted();
+    let result = connection.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], true);
+    assert!(text(&result).contains("more than 262144 bytes"), "{result}");
 }
 
 #[test]

@@ -396,6 +396,20 @@ fn what_a_task_gives_is_kept_whole_up_to_a_bound() {
 }
 
 #[test]
+fn a_response_that_is_too_large_for_a_task_is_rejected_and_the_task_waits() {
+    let server = serve();
+    let task = begin(&server, "confirm_delete", json!({"filename": "a.txt"}));
+    wait(&server, &task, "input_required");
+    let large = accept(json!({"confirm": true, "reason": "x".repeat(300_000)}));
+    let params = json!({"inputResponses": {"sure": large}});
+    let refused = about("tasks/update", &task, params).send(&server).json();
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let problem = refused["error"]["message"].as_str().expect("a message");
+    assert!(problem.contains("262144 bytes"), "{problem}");
+    assert_eq!(get(&server, &task)["status"], "input_required");
+}
+
+#[test]
 fn disc_02_tasks_are_announced_in_the_eras_own_place() {
     let server = serve();
     let discovered = Stateless::new("server/discover", json!({}))

@@ -713,3 +713,64 @@ fn a_server_that_is_not_there_is_told_without_saying_where_it_is() {
     let said = failure(&server, "list_tables", json!({}));
     assert_eq!(said, "the database shop cannot be used at the moment");
 }
+
+#[test]
+fn a_postgresql_server_is_asked_about_types_and_tables_of_all_kinds() {
+    let Some(postgres) = Postgres::start() else {
+        return;
+    };
+    postgres
+        .execute(
+            "CREATE TYPE mood AS ENUM ('glad'); CREATE TABLE felt (m mood); INSERT INTO felt VALUES ('glad');
+             CREATE TYPE shade AS ENUM ('red'); CREATE TABLE seen (s shade[]); INSERT INTO seen VALUES ('{red}');
+             CREATE DOMAIN numbers AS int[];
+             CREATE TABLE keyed (a int, b int, PRIMARY KEY (a) INCLUDE (b));
+             CREATE ROLE reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
+             CREATE TABLE partly (id int, secret text); GRANT SELECT (id) ON partly TO reader;
+             CREATE TABLE hidden (id int);
+             CREATE SCHEMA closed; CREATE TABLE closed.t (a int); GRANT SELECT ON closed.t TO reader;",
+        )
+        .expect("prepared");
+    let server = serve(
+        "sql",
+        json!({"sql": {
+            "databases": [{"name": "main", "postgres": postgres.url("reader"), "read_query": true}],
+            "limits": {"timeout_seconds": 3, "result_bytes": 10_000},
+            "queries": [{
+                "name": "numbers", "arguments": {"n": {"type": "array", "items": "integer"}},
+                "sql": "SELECT :n::numbers AS n",
+            }],
+        }}),
+    );
+    let found = |query: &str| rows(&server, "read_query", json!({"query": query}));
+    // The library looks up each of these types on the connection that the previous query has used.
+    assert_eq!(found("SELECT m FROM felt"), json!([{"m": "glad"}]));
+    assert_eq!(found("SELECT s FROM seen"), json!([{"s": ["red"]}]));
+    assert_eq!(
+        rows(&server, "numbers", json!({"n": [1, 2]})),
+        json!([{"n": [1, 2]}])
+    );
+    assert_eq!(
+        found(r#"SELECT '"\ud800"'::json AS half"#),
+        json!([{"half": "\u{fffd}"}])
+    );
+    let tables = rows(&server, "list_tables", json!({}));
+    let names = tables.as_array().expect("rows").iter();
+    let names: Vec<_> = names.map(|table| table["name"].as_str()).collect();
+    assert_eq!(names, ["felt", "keyed", "partly", "seen"].map(Some));
+    let columns = rows(&server, "describe_table", json!({"table_name": "keyed"}));
+    assert_eq!(
+        (&columns[0]["pk"], &columns[1]["pk"]),
+        (&json!(true), &json!(false))
+    );
+    // Of a result that is cut, the rest is not waited for.
+    let slow = "SELECT repeat('x', 20000), pg_sleep(CASE WHEN n < 4 THEN 0 ELSE 1 END) FROM generate_series(1, 100) AS n";
+    let result = call(&server, "read_query", json!({"query": slow}));
+    assert_eq!(
+        result["structuredContent"],
+        json!({"rows": [], "truncated": true}),
+        "{result}"
+    );
+    let said = failure(&server, "read_query", json!({"query": "SELECT $1"}));
+    assert!(said.contains("has no value"), "{said}");
+}

@@ -13,7 +13,9 @@ use crate::support::{Asked, Serve, Site, Stateless, Told};
 
 /// A server with the tool `act`. `answer` may respond to a request in its place: to a method with its message, or to
 /// `GET`.
-fn upstream(answer: impl Fn(&str, &Asked, &Value) -> Option<Told> + Send + Sync + 'static) -> Site {
+pub(super) fn upstream(
+    answer: impl Fn(&str, &Asked, &Value) -> Option<Told> + Send + Sync + 'static,
+) -> Site {
     Site::start(move |_, asked| {
         let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
         let method = match &*asked.method {
@@ -41,7 +43,9 @@ fn upstream(answer: impl Fn(&str, &Asked, &Value) -> Option<Told> + Send + Sync 
 }
 
 /// A server of 2026-07-28.
-fn modern(answer: impl Fn(&str, &Value) -> Option<Told> + Send + Sync + 'static) -> Site {
+pub(super) fn modern(
+    answer: impl Fn(&str, &Value) -> Option<Told> + Send + Sync + 'static,
+) -> Site {
     upstream(move |method, _, message| {
         answer(method, message).or_else(|| {
             let mut result = match method {
@@ -62,23 +66,23 @@ fn tools(name: &str) -> Value {
     json!({"tools": [{"name": name, "inputSchema": {"type": "object"}}]})
 }
 
-fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-fn response(to: &Value, result: Value) -> Value {
+pub(super) fn response(to: &Value, result: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": to["id"], "result": result})
 }
 
-fn error(to: &Value, code: i64, data: Value) -> Value {
+pub(super) fn error(to: &Value, code: i64, data: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": to["id"], "error": {"code": code, "message": "no", "data": data}})
 }
 
-fn legacy(site: &Site) -> UpstreamConfig {
+pub(super) fn legacy(site: &Site) -> UpstreamConfig {
     config(site, json!({"protocol": "legacy"}))
 }
 
-fn config(site: &Site, mut more: Value) -> UpstreamConfig {
+pub(super) fn config(site: &Site, mut more: Value) -> UpstreamConfig {
     more["url"] = json!(format!("{}/mcp", site.url));
     serde_json::from_value(more).expect("valid")
 }
@@ -427,15 +431,17 @@ fn a_session_that_a_server_rejects_with_status_400_is_replaced() {
         }
     });
     let server = behind([("up", legacy(&site))]).start();
-    let called = |arguments: Value| {
+    let call = |arguments: Value| {
         let call = json!({"name": "up__act", "arguments": arguments});
-        result(&server, "2025-11-25", "tools/call", call)["content"][0]["text"].clone()
+        server.session("2025-11-25").request("tools/call", &call)
     };
+    let called = |arguments: Value| call(arguments).result()["content"][0]["text"].clone();
     assert_eq!(called(json!({})), "done");
     // The server is restarted, and has lost its sessions.
     session.store(2, Ordering::Relaxed);
     assert_eq!(called(json!({})), "done");
-    assert_eq!(called(json!({"bad": 1})), "up: a bad argument");
+    let rejected = call(json!({"bad": 1})).error(200, -32000, "1");
+    assert_eq!(rejected, "up: a bad argument");
     let initialized = site.asked("/mcp").into_iter();
     let initialized = initialized.filter(|asked| asked.body.contains("\"initialize\""));
     assert_eq!(initialized.count(), 2, "one for each session");

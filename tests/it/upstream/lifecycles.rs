@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{behind, everything, http, stdio, with_sessions};
+use super::{behind, everything, http, listed, stdio, with_sessions};
 use crate::support::{Running, Stateless};
 
 /// A server of 2026-07-28 alone that asks by its result, and reads the answers in the next request.
@@ -178,4 +178,22 @@ fn whoever_cannot_be_asked_is_not() {
         let result = session.call(tool, &arguments).result();
         assert_eq!(result["isError"], true, "{tool}: {result}");
     }
+}
+
+/// A program that ends at the message after `server/discover`, as those of the first Python SDKs do.
+const ENDS_LATE: &str = r#"while read -r line; do
+    id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    case "$line" in
+    *server/discover*) read -r line; exit 1 ;;
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"0"}}}' ;;
+    *tools/list*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"old","inputSchema":{"type":"object"}}]}}' ;;
+    esac
+done"#;
+
+#[test]
+fn a_program_that_ends_at_the_message_after_the_probe_is_started_again() {
+    let mut config = stdio(ENDS_LATE);
+    config.connect_seconds = 3;
+    let server = behind([("up", config)]).start();
+    assert!(listed(&server).contains_key("up__old"));
 }

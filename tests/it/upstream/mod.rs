@@ -4,6 +4,7 @@ mod callers;
 mod changes;
 mod cut_streams;
 mod failing;
+mod forwarding;
 mod lifecycles;
 mod links;
 mod misbehaving;

@@ -250,7 +250,9 @@ fn a_mismatch_of_headers_has_the_list_of_tools_looked_at_again() {
     assert!(listed(&server).contains_key("shop__buy"));
     modern.renamed.store(true, Ordering::SeqCst);
     let session = server.session("2025-11-25");
-    let called = session.call("shop__buy", &json!({})).result();
-    assert_eq!(called["isError"], true, "{called}");
+    // The caller's message has no such mistake.
+    session
+        .call("shop__buy", &json!({}))
+        .error(200, -32603, "1");
     becomes(|| listed(&server).contains_key("shop__sell"));
 }

@@ -94,6 +94,26 @@ fn call(tool: &str) -> Value {
 }
 
 #[test]
+fn the_capabilities_of_a_session_include_what_a_starting_upstream_may_have() {
+    let starting = Starting::new(|serve| serve);
+    let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    let capabilities = || {
+        let response = starting
+            .server
+            .post(&[], &request("initialize", &initialize));
+        response.result()["capabilities"].take()
+    };
+    let at_start = capabilities();
+    assert!(at_start["prompts"].is_object(), "{at_start}");
+    assert!(at_start["resources"].is_object(), "{at_start}");
+    let session = starting.server.session("2025-11-25");
+    let prompts = || session.request("prompts/list", &json!({})).result()["prompts"].take();
+    assert_eq!(prompts(), json!([]));
+    starting.go();
+    becomes(|| prompts()[0]["name"] == "up__greet");
+}
+
+#[test]
 fn a_call_waits_for_an_upstream_that_is_starting_in_both_lifecycles() {
     let starting = Starting::new(|serve| serve);
     let session = starting.server.session("2025-11-25");
@@ -166,8 +186,8 @@ fn a_name_that_no_upstream_can_have_is_unknown_at_once() {
     assert_eq!(message, "Unknown tool: echo");
     let message = session
         .request("prompts/get", &json!({"name": "greet"}))
-        .error(200, -32601, "1");
-    assert_eq!(message, "Method not found: prompts/get");
+        .error(200, -32602, "1");
+    assert_eq!(message, "Unknown prompt: greet");
 }
 
 #[test]

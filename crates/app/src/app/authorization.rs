@@ -79,12 +79,7 @@ pub(super) fn serve(
     let server = AuthorizationServer::new(longshore_authserver::Parts {
         config: facade.clone(),
         issuer: public.root(),
-        name: config
-            .server
-            .title
-            .as_ref()
-            .unwrap_or(&config.server.name)
-            .clone(),
+        name: auth.display_name(),
         resources,
         scopes: scopes(config, places, &config.policy),
         ring: Arc::clone(&parts.keys),

@@ -20,7 +20,7 @@ use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
-use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook};
+use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook, name_hook};
 use super::items::{LoadedItems, report_rejected};
 use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
@@ -37,7 +37,7 @@ use crate::config::{Config, Flags, Loaded, validate_features};
 use crate::environment::{Probe, instance_name};
 use crate::harness::Harness;
 use crate::limit::{Limits, RateSync};
-use crate::net::Background;
+use crate::net::{Background, MemoryBudget};
 use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
 use crate::telemetry::Telemetry;
@@ -120,7 +120,11 @@ impl App {
             server
         };
         #[cfg(all(feature = "oauth", feature = "sources"))]
-        connect::serve(&mut layers, &config, &items, (authorization, auth.keys()));
+        {
+            let recognizers = (authorization, auth.keys());
+            let shown = auth.display_name();
+            connect::serve(&mut layers, &config, &items, shown, recognizers);
+        }
         let whole = &server.snapshot().catalog;
         let endpoints = endpoints::build(&config, &parts, &items, whole, apps).await?;
         let servers = endpoints::servers(&endpoints);
@@ -128,6 +132,7 @@ impl App {
             keys_hook(auth.keys()),
             implied_scopes_hook(auth.tokens()),
             limits_hook(&server),
+            name_hook(auth.display_name(), identity.clone()),
         ]);
         let served = (Arc::clone(&config), loaded_items);
         let catalogs = CatalogBuilder::new(&server, identity, items, proved, served, endpoints);
@@ -189,7 +194,8 @@ impl App {
     ///
     /// It needs no runtime. With sources, upstream servers or toolsets it starts a thread for their connections, which
     /// ends with the harness. The functions of [`on_start`](Self::on_start) and [`on_stop`](Self::on_stop) and the tasks
-    /// of [`background`](Self::background) do not run.
+    /// of [`background`](Self::background) do not run, later changes of a [`Source`](crate::catalog::Source) are not offered,
+    /// and layers, routes, authentication methods and endpoints are left out.
     ///
     /// # Errors
     ///
@@ -328,7 +334,8 @@ impl App {
             name: instance_name(Probe::real()).map(Into::into),
             endpoint: None,
         };
-        let limits = limits(config, &telemetry, &shared, &keys);
+        let memory = self.offers.memory;
+        let limits = limits(config, &telemetry, &shared, &keys, memory);
         let audit = Audit::start(&config.audit, &telemetry)?;
         let methods = methods::by_name(self.methods)?;
         let parts = SharedParts {
@@ -390,8 +397,9 @@ fn limits(
     telemetry: &Telemetry,
     shared: &ServerContext,
     keys: &KeyRing,
+    memory: MemoryBudget,
 ) -> Arc<Limits> {
-    let limits = Limits::new(&config.limits, &telemetry.metrics);
+    let limits = Limits::new(&config.limits, &telemetry.metrics).sharing(memory);
     // Messages identify callers by a hash with these keys.
     let limits = Arc::new(if shared.is_shared && keys.is_shared() {
         limits.reaching(RateSync {

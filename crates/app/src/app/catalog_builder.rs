@@ -53,6 +53,8 @@ pub(super) struct RefreshedSources {
 struct Current {
     config: Arc<Config>,
     loaded: LoadedItems,
+    /// Number of times that the mounted sources were asked again because one of them has changed.
+    asked: u64,
     /// Rejected items, which were logged already.
     rejected: Vec<RejectedItem>,
 }
@@ -81,6 +83,7 @@ impl CatalogBuilder {
             current: Mutex::new(Current {
                 config,
                 loaded,
+                asked: 0,
                 rejected: server.refusals(),
             }),
         })
@@ -91,21 +94,22 @@ impl CatalogBuilder {
         let mut config = config.clone();
         self.identity.apply(&mut config);
         let config = Arc::new(config);
-        let served = {
+        let (served, asked) = {
             let current = self.current();
-            (Arc::clone(&current.config), current.loaded.clone())
+            let served = (Arc::clone(&current.config), current.loaded.clone());
+            (served, current.asked)
         };
-        let loaded = self
+        let mut loaded = self
             .items
             .load(&config, Some((&served.0, &served.1)))
             .await?;
         for endpoint in &self.endpoints {
             endpoint.reload().await?;
         }
-        let loaded = {
+        {
             let current = self.current();
-            loaded.or_keep(&config.sources, &current.config.sources, &current.loaded)
-        };
+            loaded = loaded.or_keep(&config.sources, &current.config.sources, &current.loaded);
+        }
         let catalog = self.items.catalog(loaded.clone())?;
         let completeness = self.items.completeness(&loaded);
         report_rejected(&catalog, completeness, &self.items.origins)?;
@@ -118,11 +122,16 @@ impl CatalogBuilder {
         let builder = Arc::clone(self);
         Ok(Box::new(move || {
             let mut current = builder.current();
+            // A mounted source has changed since it was asked above.
+            if current.asked != asked {
+                loaded.mounted.clone_from(&current.loaded.mounted);
+            }
             let are_rules_new = current.config.policy != config.policy;
             upstream_metrics::watch_sources(&loaded.gauges(), &builder.server.telemetry().metrics);
             *current = Current {
                 config,
                 loaded,
+                asked: current.asked,
                 rejected,
             };
             builder.install(prepared);
@@ -132,7 +141,7 @@ impl CatalogBuilder {
             {
                 audit.note(Entry::new(Event::Policy).saying("rules", rules));
             }
-            // Upstream servers may have changed in between.
+            // Upstream servers and mounted sources may have changed in between.
             builder.rebuild();
         }))
     }
@@ -264,11 +273,14 @@ impl CatalogBuilder {
     }
 
     async fn reload_mounted(&self) -> Result<(), AppError> {
-        let mounted = self.items.load_mounted().await?;
+        let known = self.current().loaded.mounted.clone();
+        let mounted = self.items.load_mounted(&known).await?;
         for endpoint in &self.endpoints {
             endpoint.reload().await?;
         }
-        self.current().loaded.mounted = mounted;
+        let mut current = self.current();
+        current.loaded.mounted = mounted;
+        current.asked += 1;
         Ok(())
     }
 

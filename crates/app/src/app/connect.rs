@@ -19,7 +19,9 @@ use longshore_authserver::{AuthorizationServer, LoginStateCookie, origin_of, rea
 use super::accounts::{AccountList, PATH as ACCOUNTS_PATH};
 use super::hooks::has_user_logins;
 use super::items::AppItems;
-use crate::auth::{ApiKeys, AuthMethod as _, AuthOutcome, Credentials, Principal, PublicUrl};
+use crate::auth::{
+    ApiKeys, AuthMethod as _, AuthOutcome, Credentials, DisplayName, Principal, PublicUrl,
+};
 use crate::config::Config;
 use crate::environment::unix_seconds;
 use crate::limit::ClientLimits;
@@ -34,8 +36,7 @@ pub(super) struct ConnectPage(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// The server's name, for people.
-    name: String,
+    name: DisplayName,
     /// Scheme, host and port of the public URL.
     origin: String,
     cookie: LoginStateCookie,
@@ -51,13 +52,13 @@ pub(super) fn serve(
     layers: &mut Layers,
     config: &Config,
     items: &AppItems,
+    name: DisplayName,
     recognizers: (Option<Arc<AuthorizationServer>>, Option<Arc<ApiKeys>>),
 ) {
     let public = config.http.public_url.as_deref();
     let Some(public) = public.and_then(PublicUrl::parse) else {
         return;
     };
-    let name = config.server.title.as_ref().unwrap_or(&config.server.name);
     let accounts = items.accounts.clone();
     let has_logins = has_user_logins(config);
     // The first source with logins can come with a reload.
@@ -95,7 +96,7 @@ type PageResult = Result<Response<Body>, Problem>;
 impl ConnectPage {
     /// `public` is the public URL of the server.
     pub(super) fn new(
-        name: &str,
+        name: DisplayName,
         public: &PublicUrl,
         accounts: Accounts,
         (authorization, keys): (Option<Arc<AuthorizationServer>>, Option<Arc<ApiKeys>>),
@@ -103,7 +104,7 @@ impl ConnectPage {
     ) -> Self {
         let root = public.root();
         Self(Arc::new(Inner {
-            name: name.to_owned(),
+            name,
             origin: origin_of(&root),
             cookie: LoginStateCookie::new(root.starts_with("https://")),
             accounts,
@@ -174,7 +175,7 @@ impl Inner {
             None => ("link", link.as_str()),
         };
         let asks_for_key = invitation.subject().is_none() && !invitation.is_everybody();
-        let page = consent(&self.name, &host, &invitation, field, asks_for_key);
+        let page = consent(&self.name.get(), &host, &invitation, field, asks_for_key);
         Ok(response(StatusCode::OK, page))
     }
 
@@ -267,7 +268,7 @@ impl Inner {
         let source = self.accounts.done(sealed).ok_or_else(expired)?;
         let text = format!(
             "{} can now use your account for {source}. You can close this page.",
-            self.name
+            self.name.get()
         );
         Ok(response(StatusCode::OK, note_page("Connected", &text)))
     }

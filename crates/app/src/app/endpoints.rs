@@ -1,14 +1,15 @@
 //! Endpoints beside `/mcp`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::admission::check_search_names;
 use super::error::{AppError, EndpointError};
 use super::items::{AppItems, Identity};
+use super::mounted::MountedItems;
 use crate::audit::Audit;
 use crate::auth::{EndpointScopes, Policy};
-use crate::catalog::{Announcer, Catalog, SourceItems};
+use crate::catalog::{Announcer, Catalog};
 use crate::config::Config;
 use crate::limit::Limits;
 use crate::seal::KeyRing;
@@ -68,7 +69,13 @@ struct AppContent {
     items: AppItems,
     identity: Identity,
     /// Items of its mounted sources, as they were loaded last.
-    mounted: Mutex<Vec<(String, SourceItems)>>,
+    mounted: Mutex<Vec<MountedItems>>,
+}
+
+impl AppContent {
+    fn mounted(&self) -> MutexGuard<'_, Vec<MountedItems>> {
+        self.mounted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn invalid(name: &str, problem: impl Into<String>) -> AppError {
@@ -138,10 +145,10 @@ pub(super) async fn build(
     for mut other in apps {
         other.items.bind()?;
         let announcer = other.items.announcer.clone();
-        for (_, source) in &other.items.mounted {
-            source.watch(items.changed.clone());
+        for mounted in &other.items.mounted {
+            mounted.source.watch(items.changed.clone());
         }
-        let mounted = other.items.load_mounted().await?;
+        let mounted = other.items.load_mounted(&[]).await?;
         let content = AppContent {
             items: other.items,
             identity: other.identity,
@@ -211,8 +218,9 @@ impl Endpoint {
         if let Content::App(app) = &self.content
             && !app.items.mounted.is_empty()
         {
-            let mounted = app.items.load_mounted().await?;
-            *app.mounted.lock().unwrap_or_else(PoisonError::into_inner) = mounted;
+            let known = app.mounted().clone();
+            let mounted = app.items.load_mounted(&known).await?;
+            *app.mounted() = mounted;
         }
         Ok(())
     }
@@ -277,10 +285,7 @@ impl Content {
     fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
         match self {
             Self::Selection(selection) => selection.catalog(whole),
-            Self::App(app) => {
-                let mounted = app.mounted.lock().unwrap_or_else(PoisonError::into_inner);
-                app.items.own_catalog(&mounted)
-            }
+            Self::App(app) => app.items.own_catalog(&app.mounted()),
         }
     }
 

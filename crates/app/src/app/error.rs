@@ -200,6 +200,14 @@ impl fmt::Display for MainError {
     }
 }
 
+impl MainError {
+    /// Returns true if the arguments of a command are invalid.
+    #[doc(hidden)]
+    pub fn is_of_arguments(&self) -> bool {
+        matches!(self.0.downcast_ref(), Some(AppError::Arguments(_)))
+    }
+}
+
 impl AppError {
     /// Returns the stable code of an error that stops the start, such as `LS-LISTEN-01`; `None` for errors of commands.
     pub fn code(&self) -> Option<&'static str> {

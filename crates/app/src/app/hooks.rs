@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::error::AppError;
+use super::items::Identity;
 #[cfg(feature = "sources")]
 use crate::auth::Authentication;
-use crate::auth::{ApiKeys, Tokens};
+use crate::auth::{ApiKeys, DisplayName, Tokens};
 use crate::config::Config;
 use crate::server::Server;
 
@@ -51,6 +52,17 @@ pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
                 }
             }))
         }
+    })
+}
+
+/// Applies a changed title or name of the server to pages and metadata for people.
+pub(super) fn name_hook(shown: DisplayName, identity: Identity) -> Hook {
+    Box::new(move |config| {
+        let mut config = config.clone();
+        identity.apply(&mut config);
+        let name = config.server.title.unwrap_or(config.server.name);
+        let shown = shown.clone();
+        Ok(Box::new(move || shown.set(&name)))
     })
 }
 

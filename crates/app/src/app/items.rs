@@ -1,23 +1,21 @@
 //! Items of an application, from code and from its settings.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::error::AppError;
+use super::mounted::{Mounted, MountedItems};
 use super::origins::SettingOrigins;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::catalog::{
-    Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, RejectedItem, Skill, Source,
+    Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, RejectedItem, Skill,
     SourceItems, Tool,
 };
 use crate::config::{Config, ConfigError, Conflict, is_public};
 use crate::environment::Probe;
-use crate::net::Background;
+use crate::net::{Background, MemoryBudget};
 use crate::seal::KeyRing;
 use crate::source::{
     Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, BuiltSource,
@@ -41,8 +39,8 @@ pub(super) struct AppItems {
     pub(super) metrics: Metrics,
     /// Registry of background tasks. Connections of upstreams and toolsets live on its runtime.
     pub(super) background: Background,
-    /// Sources that are asked for their items, each with a prefix.
-    pub(super) mounted: Vec<(String, Arc<dyn Source>)>,
+    /// Sources that are asked for their items.
+    pub(super) mounted: Vec<Mounted>,
     /// Notified when the items of a mounted source have changed.
     pub(super) changed: ChangeHandle,
     /// Store of large results, if one is configured.
@@ -55,6 +53,8 @@ pub(super) struct AppItems {
     pub(super) signer: Option<AssertionSigner>,
     /// Logins of users at the APIs of sources.
     pub(super) accounts: Accounts,
+    /// Memory for large bodies that arrive.
+    pub(super) memory: MemoryBudget,
     /// State of the sources that a reload keeps.
     pub(super) reuse: Reuse,
     /// Upstream servers of the settings at startup.
@@ -84,7 +84,7 @@ pub(super) struct LoadedItems {
     /// Built-in toolsets, by name.
     pub(super) toolsets: Vec<(String, SourceItems)>,
     pub(super) sources: Vec<BuiltSource>,
-    pub(super) mounted: Vec<(String, SourceItems)>,
+    pub(super) mounted: Vec<MountedItems>,
 }
 
 impl LoadedItems {
@@ -136,8 +136,6 @@ impl LoadedItems {
 const UPSTREAMS_WAIT: Duration = Duration::from_secs(10);
 /// Default interval at which idle connections to upstream servers are closed.
 const UPSTREAMS_REAPING: Duration = Duration::from_secs(30);
-/// Time in which a mounted source has to return its items.
-const SOURCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns which users can be recognized in a browser, to log in at the APIs of sources.
 fn recognized_users(config: &Config, root: &str) -> RecognizedUsers {
@@ -246,7 +244,8 @@ impl AppItems {
         };
         self.load_toolsets(config, &mut loaded)?;
         loaded.sources = self.load_sources(config, served).await?;
-        loaded.mounted = self.load_mounted().await?;
+        let known = served.map(|(_, loaded)| loaded.mounted.as_slice());
+        loaded.mounted = self.load_mounted(known.unwrap_or_default()).await?;
         if let Some(upstreams) = &self.upstreams {
             upstreams.discover().await?;
         }
@@ -284,6 +283,7 @@ impl AppItems {
             accounts: self.accounts.clone(),
             metrics: self.metrics.clone(),
             memory_bytes: config.limits.memory_bytes,
+            memory: self.memory.clone(),
             reuse: self.reuse.clone(),
         }
     }
@@ -313,47 +313,8 @@ impl AppItems {
         Ok(())
     }
 
-    /// Asks the mounted sources for their items.
-    ///
-    /// # Errors
-    ///
-    /// A source panicked.
-    pub(super) async fn load_mounted(&self) -> Result<Vec<(String, SourceItems)>, AppError> {
-        let each = self.mounted.iter().map(|(prefix, source)| async move {
-            let name = source.name().to_owned();
-            let offer = AssertUnwindSafe(async { source.offer().await }).catch_unwind();
-            let offered = match tokio::time::timeout(SOURCE_TIMEOUT, offer).await {
-                Ok(Err(_)) => {
-                    return Err(std::io::Error::other(format!(
-                        "source {name} panicked when it was asked for its items"
-                    )));
-                }
-                Ok(Ok(offered)) => self.bound(&name, offered).prefixed(prefix),
-                Err(_) => {
-                    let problem = format!(
-                        "it did not list its items within {} s",
-                        SOURCE_TIMEOUT.as_secs()
-                    );
-                    let mut nothing = SourceItems::default();
-                    nothing
-                        .refused
-                        .push(RejectedItem::new(&name, "offer", problem));
-                    nothing
-                }
-            };
-            Ok((name, offered))
-        });
-        Ok(join_all(each)
-            .await
-            .into_iter()
-            .collect::<std::io::Result<_>>()?)
-    }
-
     /// Builds a catalog of the items from code, and of these of the mounted sources.
-    pub(super) fn own_catalog(
-        &self,
-        mounted: &[(String, SourceItems)],
-    ) -> Result<Catalog, AppError> {
+    pub(super) fn own_catalog(&self, mounted: &[MountedItems]) -> Result<Catalog, AppError> {
         let mut catalog = Catalog::new(self.tools.clone())?
             .with_resources(self.resources.clone())?
             .with_prompts(self.prompts.clone())?
@@ -376,10 +337,9 @@ impl AppItems {
         self.resources.extend(other.resources);
         self.skills.extend(other.skills);
         self.extensions.extend(other.extensions);
-        let mounted = other.mounted.into_iter();
-        let mounted = mounted.inspect(|(_, source)| source.watch(self.changed.clone()));
-        self.mounted
-            .extend(mounted.map(|(inner, source)| (format!("{prefix}{inner}"), source)));
+        for mounted in other.mounted {
+            self.remount(prefix, mounted, &other.provided);
+        }
         // Imported tools announce changes through the announcer that they were given.
         other.announcer.forward_to(&self.announcer);
     }

@@ -23,6 +23,7 @@ mod items;
 mod lifecycle;
 mod memory;
 mod methods;
+mod mounted;
 #[cfg(feature = "cli")]
 mod offering;
 mod origins;
@@ -358,8 +359,8 @@ impl App {
     }
 
     /// Adds the items of another application: tools and prompts under names with a prefix, resources under their own URIs,
-    /// skills and extensions, with its hooks and background tasks. Its settings, authentication methods, layers and
-    /// methods are not added.
+    /// sources, skills and extensions, with its hooks and background tasks. Its settings, stores, authentication methods,
+    /// layers, routes, endpoints and methods are not added.
     ///
     /// ```
     /// use longshore::{App, tool};
@@ -384,14 +385,13 @@ impl App {
     /// a change; clients are notified.
     #[must_use]
     pub fn source(mut self, prefix: impl Into<String>, source: impl Source) -> Self {
-        source.watch(self.offers.changed.clone());
-        self.offers.mounted.push((prefix.into(), Arc::new(source)));
+        self.offers.mount(prefix.into(), source);
         self
     }
 
     /// Serves the items of another application at `/mcp/NAME`, an endpoint with separate sessions, lists and tasks. Its items,
-    /// name and instructions are used; settings, authentication methods and layers are those of this application. `endpoints` of
-    /// the configuration does the same with a part of this application's items.
+    /// hooks, name and instructions are used; all else, such as settings, authentication methods, layers and methods, is that
+    /// of this application. `endpoints` of the configuration does the same with a part of this application's items.
     ///
     /// ```
     /// use longshore::{App, tool};

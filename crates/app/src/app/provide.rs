@@ -83,16 +83,16 @@ impl AppItems {
         bind_all(&mut self.prompts, &self.provided, note(&mut missing));
         missing
     }
+}
 
-    /// Binds the offer of a source. Entries that lack a value are rejected.
-    pub(super) fn bound(&self, source: &str, mut offered: SourceItems) -> SourceItems {
-        let mut refused = Vec::new();
-        retain_bound(&mut offered.tools, &self.provided, source, &mut refused);
-        retain_bound(&mut offered.resources, &self.provided, source, &mut refused);
-        retain_bound(&mut offered.prompts, &self.provided, source, &mut refused);
-        offered.refused.append(&mut refused);
-        offered
-    }
+/// Binds the offer of a source. Entries that lack a value are rejected.
+pub(super) fn bound(provided: &Provided, source: &str, mut offered: SourceItems) -> SourceItems {
+    let mut refused = Vec::new();
+    retain_bound(&mut offered.tools, provided, source, &mut refused);
+    retain_bound(&mut offered.resources, provided, source, &mut refused);
+    retain_bound(&mut offered.prompts, provided, source, &mut refused);
+    offered.refused.append(&mut refused);
+    offered
 }
 
 fn retain_bound<T: Bind>(

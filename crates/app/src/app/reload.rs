@@ -1,5 +1,7 @@
 //! Reload of the configuration while the server runs. A change is applied as a whole, or not at all.
 
+mod start_check;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
@@ -11,6 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use self::start_check::{check_start, checked_files};
 use super::catalog_builder::{CatalogBuilder, Refresh, RefreshedSources};
 use super::error::{AppError, MainError};
 use super::hooks::{Commit, Hook};
@@ -166,8 +169,11 @@ impl Reloader {
                 }
             }
             let mut files = files_with_references(&self.current, &self.catalogs);
-            // A document that is missing may be created.
-            files.extend(self.rejected.iter().flat_map(|rejected| files_of(rejected)));
+            // A file that is missing may be created.
+            if let Some(rejected) = &self.rejected {
+                files.extend(files_of(rejected));
+                files.extend(checked_files(&rejected.config));
+            }
             self.triggers.watch.follow(files);
         }
     }
@@ -228,6 +234,10 @@ impl Reloader {
 
     /// Prepares the change of all parts. It changes nothing.
     async fn prepare(&self, loaded: &Loaded) -> Result<Vec<Commit>, AppError> {
+        let changes = self.changes(&self.started, loaded);
+        let restart = changes.iter().filter(|(_, of)| *of == Reload::Restart);
+        let restart: Vec<_> = restart.map(|(name, _)| name.as_str()).collect();
+        check_start(&loaded.config, &restart)?;
         // This takes longest, and the hooks read files that can change meanwhile.
         let catalogs = self.catalogs.prepare(&loaded.config).await?;
         let commits = self.hooks.iter().map(|hook| hook(&loaded.config));

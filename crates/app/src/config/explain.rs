@@ -67,10 +67,18 @@ impl Loaded {
     }
 
     fn origin_at(&self, path: &[String]) -> Origin {
-        match self.tree.get(path) {
-            Some(node) => node.origin.clone(),
-            None => Origin::Default,
+        if let Some(node) = self.tree.get(path) {
+            return node.origin.clone();
         }
+        // The value of a variable can be a whole table, in JSON.
+        let written = (1..path.len()).rev().find_map(|length| {
+            let node = self.tree.get(&path[..length])?;
+            let value = node.to_value();
+            let mut rest = path[length..].iter();
+            let member = rest.try_fold(&value, |table, name| table.get(name));
+            member.map(|_| node.origin.clone())
+        });
+        written.unwrap_or(Origin::Default)
     }
 
     fn collect(
@@ -142,6 +150,11 @@ fn shown(value: &Value) -> Value {
 /// slashes in URLs of web servers, and any number of them begins the host.
 fn without_secrets(text: &str) -> Option<String> {
     let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+    if text.starts_with('/') {
+        // The URL of a tool below the base URL of its source.
+        let (path, query) = text.split_once('?')?;
+        return Some(format!("{path}?{}", without_values(query)?));
+    }
     let (scheme, rest) = text.split_once(':')?;
     let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.chars().all(is_part) {
@@ -169,9 +182,24 @@ fn without_secrets(text: &str) -> Option<String> {
         None => (rest, String::new()),
     };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let hidden = without_values(query);
+    if user.is_none() && hidden.is_none() {
+        return None;
+    }
+    let query = hidden.unwrap_or_else(|| query.to_owned());
+    let user = user.map_or_else(String::new, |_| format!("{HIDDEN}@"));
+    let query = match &*query {
+        "" => String::new(),
+        query => format!("?{query}"),
+    };
+    Some(format!("{scheme}://{user}{host}{path}{query}{fragment}"))
+}
+
+/// Masks the values of a query. `None` if there is none that can be secret.
+fn without_values(query: &str) -> Option<String> {
     // Templates of a caller's arguments contain no secret yet.
     let is_hidden = |value: &str| !value.is_empty() && !value.contains('{');
-    let mut hides = user.is_some();
+    let mut hides = false;
     let query = query.split('&').map(|pair| match pair.split_once('=') {
         Some((name, value)) if is_hidden(value) => {
             hides = true;
@@ -180,15 +208,7 @@ fn without_secrets(text: &str) -> Option<String> {
         _ => pair.to_owned(),
     });
     let query = query.collect::<Vec<_>>().join("&");
-    if !hides {
-        return None;
-    }
-    let user = user.map_or_else(String::new, |_| format!("{HIDDEN}@"));
-    let query = match &*query {
-        "" => String::new(),
-        query => format!("?{query}"),
-    };
-    Some(format!("{scheme}://{user}{host}{path}{query}{fragment}"))
+    hides.then_some(query)
 }
 
 #[cfg(test)]
@@ -207,6 +227,7 @@ mod tests {
             "e": ["https://a.example/?k=swordfish", 7],
             "f": ["https:\\\\u:swordfish@a.example/", " https:/u:swordfish@a.example", "redis://:swordfish@a:6379/0#x"],
             "g": ["note: see a@b", "mailto:a@b.example", "urn:a?b=c"],
+            "h": ["/search?q={{ q }}&key=swordfish", "/pets?limit={{ limit }}", "/etc/longshore"],
         });
         let expected = serde_json::json!({
             "a": "https://***@a.example/mcp?api_key=***&list",
@@ -216,6 +237,7 @@ mod tests {
             "e": ["https://a.example/?k=***", 7],
             "f": ["https://***@a.example/", "https://***@a.example", "redis://***@a:6379/0#x"],
             "g": ["note: see a@b", "mailto:a@b.example", "urn:a?b=c"],
+            "h": ["/search?q={{ q }}&key=***", "/pets?limit={{ limit }}", "/etc/longshore"],
         });
         assert_eq!(shown(&value), expected);
     }
@@ -228,6 +250,7 @@ mod tests {
                 "LONGSHORE_SEAL__KEYS",
                 "swordfish swordfish swordfish swordfish",
             ),
+            ("LONGSHORE_LIMITS__TOOLS", r#"{"getWeather": {"calls": 2}}"#),
             ("PORT", "80"),
         ]);
         let flags = Flags {
@@ -246,6 +269,12 @@ mod tests {
                 "LONGSHORE_HTTP__LIMITS__BODY_BYTES",
             ),
             ("seal.keys", r#"["[secret]"]"#, "LONGSHORE_SEAL__KEYS"),
+            (
+                "limits.tools.getWeather.calls",
+                "2",
+                "LONGSHORE_LIMITS__TOOLS",
+            ),
+            ("limits.tools.getWeather.burst", "0", "default"),
             ("stdio.framing", r#""auto""#, "default"),
         ] {
             let found = explained.iter().find(|one| one.setting == setting);

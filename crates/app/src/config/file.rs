@@ -38,10 +38,12 @@ pub(super) fn read_json(_: &str, name: &Path) -> Result<Node, ConfigError> {
 /// Reads a file by the end of its name.
 #[cfg(feature = "config-files")]
 pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
-    let text = read_text(path).map_err(|source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = check_kind(path)
+        .and_then(|()| read_text(path))
+        .map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
     let extension = path.extension().and_then(|e| e.to_str());
     let parse: fn(&str) -> Result<Node, SyntaxError> = match extension {
         Some("yaml" | "yml") => yaml::parse,
@@ -54,6 +56,17 @@ pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
         }
     };
     table(parse, &text, path)
+}
+
+/// Rejects pipes and devices. They would block, and cannot be read again for a reload.
+fn check_kind(path: &Path) -> std::io::Result<()> {
+    let file = std::fs::metadata(path)?;
+    match file.is_file() || file.is_dir() {
+        true => Ok(()),
+        false => Err(std::io::Error::other(
+            "it is a pipe or a device, which a reload cannot read; write its content to a file",
+        )),
+    }
 }
 
 /// Reads JSON that is in no file, but called like one.
@@ -80,26 +93,40 @@ fn table(
     match (&tree.content, &tree.origin) {
         (Content::Table(_), _) => Ok(tree),
         (Content::Leaf(serde_json::Value::Null), _) => Ok(Node::empty()),
-        (_, Origin::File { line, column }) => Err(failed(
+        (content, Origin::File { line, column }) => Err(failed(
             Some((*line, *column)),
-            "a single value was found where settings are expected, such as `transport: http`"
-                .to_owned(),
+            match content {
+                Content::List(_) => "a list was found where settings are expected, such as `transport: http`",
+                _ => "a single value was found where settings are expected, such as `transport: http`",
+            }
+            .to_owned(),
         )),
         _ => Ok(tree),
     }
 }
 
-/// A file's text, if it is of a reasonable size.
+/// A file's text without a byte order mark, if it is of a reasonable size.
 pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
 
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
-    file.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    file.take(FILE_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => std::io::Error::new(
+                error.kind(),
+                "it is not text in UTF-8; save it in this encoding",
+            ),
+            _ => error,
+        })?;
     if FILE_MAX < text.len() as u64 {
         return Err(std::io::Error::other(format!(
             "it has more than {FILE_MAX} bytes"
         )));
+    }
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
     }
     Ok(text)
 }
@@ -201,6 +228,33 @@ mod tests {
             );
             assert!(!error.message.is_empty() && !error.message.contains('\n'));
         }
+    }
+
+    #[test]
+    fn files_that_are_not_utf_8_or_no_settings_are_described() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.yaml");
+        for (bytes, part) in [
+            (&b"\xff\xfeh\0"[..], "not text in UTF-8"),
+            (b"- a\n", "a list was found"),
+            (b"a\n", "a single value was found"),
+        ] {
+            std::fs::write(&path, bytes).expect("written");
+            let error = read(&path).expect_err("an error");
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let text = format!("{error}: {}", source.unwrap_or_default());
+            assert!(text.contains(part), "{part:?} is not in: {text}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.yaml");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo runs").success());
+        assert!(matches!(read(&path), Err(ConfigError::Read { .. })));
     }
 
     #[test]

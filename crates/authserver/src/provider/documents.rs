@@ -25,6 +25,7 @@ pub(super) struct ProviderDocuments {
     pub(super) authorization: Url,
     pub(super) token: Url,
     pub(super) keys: IssuerKeys,
+    /// The userinfo endpoint, or the API for the user.
     pub(super) user: Option<Url>,
     pub(super) sends_issuer: bool,
     pub(super) basic: bool,
@@ -155,7 +156,10 @@ impl Provider {
             authorization: url("authorization_endpoint")?,
             token: url("token_endpoint")?,
             keys,
-            user: None,
+            user: found
+                .contains_key("userinfo_endpoint")
+                .then(|| url("userinfo_endpoint").ok())
+                .flatten(),
             sends_issuer: found.get("authorization_response_iss_parameter_supported")
                 == Some(&Value::Bool(true)),
             // The default of OpenID Connect Discovery.

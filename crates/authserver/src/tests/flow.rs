@@ -12,8 +12,8 @@ use url::Url;
 
 use super::provider::FakeProvider;
 use crate::auth::{
-    AuthConfig, Authentication, Credentials, DpopVerifier, FacadeConfig, OAuthConfig, Principal,
-    ServerFacts,
+    AuthConfig, Authentication, Credentials, DisplayName, DpopVerifier, FacadeConfig, OAuthConfig,
+    Principal, ServerFacts,
 };
 use crate::net::TrustedProxies;
 use crate::seal::{KeyRing, SealConfig, SignedNonces};
@@ -212,6 +212,17 @@ impl Flow {
         location(&headers)
     }
 
+    /// Goes through a login whose ID token has other claims, and returns to the client.
+    pub(super) async fn come_back_as(&self, client: &str, changed: Value) -> Url {
+        let page = self.authorize(client, &[]).await;
+        let provider = self.decide(&page, "allow").await;
+        let nonce = query(&provider, "nonce").expect("a nonce");
+        self.provider.next(&nonce, changed);
+        let (status, headers, text) = self.callback_as_prepared(&page, &provider, &[]).await;
+        assert_eq!(status, StatusCode::SEE_OTHER, "{text}");
+        location(&headers)
+    }
+
     pub(super) async fn callback(
         &self,
         page: &Page,
@@ -340,7 +351,7 @@ fn server(config: &FacadeConfig, ring: &Arc<KeyRing>, state: &SharedState) -> Au
     AuthorizationServer::new(Parts {
         config: config.clone(),
         issuer: "https://mcp.example.com".to_owned(),
-        name: "Tools".to_owned(),
+        name: DisplayName::new("Tools"),
         resources: vec![
             "https://mcp.example.com/mcp".to_owned(),
             "https://mcp.example.com/mcp/small".to_owned(),

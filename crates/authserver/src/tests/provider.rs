@@ -19,6 +19,8 @@ pub(super) struct FakeProvider {
 struct Inner {
     /// Claims that replace those of the ID token.
     changed: Value,
+    /// Response of the userinfo endpoint, if there is one.
+    info: Option<Value>,
     nonce: String,
     /// Forms that the token endpoint received.
     received: Vec<String>,
@@ -55,6 +57,7 @@ impl FakeProvider {
             issuer: format!("http://{address}"),
             inner: Arc::new(Mutex::new(Inner {
                 changed: json!({}),
+                info: None,
                 nonce: String::new(),
                 received: Vec::new(),
                 seed: [7; 32],
@@ -77,6 +80,11 @@ impl FakeProvider {
         let mut inner = self.inner.lock().expect("not poisoned");
         nonce.clone_into(&mut inner.nonce);
         inner.changed = changed;
+    }
+
+    /// Serves this user at a userinfo endpoint, to who shows the access token.
+    pub(super) fn show_user(&self, info: Value) {
+        self.inner.lock().expect("not poisoned").info = Some(info);
     }
 
     /// Signs an identity assertion for a client; `changed` replaces claims.
@@ -162,13 +170,23 @@ impl FakeProvider {
             _ => issuer,
         };
         match path {
-            "/.well-known/openid-configuration" => json!({
-                "issuer": named,
-                "authorization_endpoint": login,
-                "token_endpoint": format!("{issuer}/token"),
-                "jwks_uri": format!("{issuer}/keys"),
-                "authorization_response_iss_parameter_supported": true,
-            }),
+            "/.well-known/openid-configuration" => {
+                let mut document = json!({
+                    "issuer": named,
+                    "authorization_endpoint": login,
+                    "token_endpoint": format!("{issuer}/token"),
+                    "jwks_uri": format!("{issuer}/keys"),
+                    "authorization_response_iss_parameter_supported": true,
+                });
+                if self.inner.lock().expect("not poisoned").info.is_some() {
+                    document["userinfo_endpoint"] = format!("{issuer}/userinfo").into();
+                }
+                document
+            }
+            "/userinfo" if head.contains("Bearer provider-token") => {
+                let inner = self.inner.lock().expect("not poisoned");
+                inner.info.clone().unwrap_or_default()
+            }
             "/keys" => {
                 let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).expect("a key");
                 let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());

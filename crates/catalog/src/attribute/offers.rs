@@ -34,6 +34,8 @@ impl<T, E> Answer<T, E> {
 /// An error of resources or prompts.
 pub trait Fault: From<InvalidParameter> + From<ClientRequestError> {
     fn in_words(message: String) -> Self;
+    /// The error of another library, whose message was not written for the caller.
+    fn foreign(message: String) -> Self;
     fn with_cause(self, cause: String) -> Self;
     fn of_the_server(message: &'static str) -> Self;
 }
@@ -41,6 +43,9 @@ pub trait Fault: From<InvalidParameter> + From<ClientRequestError> {
 impl Fault for ResourceError {
     fn in_words(message: String) -> Self {
         Self::new(message)
+    }
+    fn foreign(message: String) -> Self {
+        Self::foreign(message)
     }
     fn with_cause(self, cause: String) -> Self {
         self.caused_by(cause)
@@ -53,6 +58,9 @@ impl Fault for ResourceError {
 impl Fault for PromptError {
     fn in_words(message: String) -> Self {
         Self::new(message)
+    }
+    fn foreign(message: String) -> Self {
+        Self::foreign(message)
     }
     fn with_cause(self, cause: String) -> Self {
         self.caused_by(cause)
@@ -98,10 +106,10 @@ fn of_dynamic<E: Fault>(error: &(dyn Error + 'static)) -> E {
     match error.downcast_ref::<ClientRequestError>() {
         Some(of_client) => E::from(of_client.clone()),
         None => {
-            let in_words = E::in_words(error.to_string());
+            let foreign = E::foreign(error.to_string());
             match error.source() {
-                Some(cause) => in_words.with_cause(with_causes(cause)),
-                None => in_words,
+                Some(cause) => foreign.with_cause(with_causes(cause)),
+                None => foreign,
             }
         }
     }
@@ -234,7 +242,7 @@ type Suggested<E> = Pin<Box<dyn Future<Output = Result<Completions, E>> + Send>>
 /// `M` tells the forms apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot suggest values",
-    label = "expected a `fn(&CompletionRequest)` or an `async fn(CompletionRequest)` that returns `Completions`, a `Vec<String>`, or a `Result` of them"
+    label = "expected a `fn(&CompletionRequest)` or an `async fn(CompletionRequest)` that returns `Completions`, a `Vec<String>`, or a `Result` of them whose error implements `std::error::Error`"
 )]
 pub trait Suggests<M, E> {
     fn suggest(self, context: Arc<CallContext>, request: CompletionRequest) -> Suggested<E>;

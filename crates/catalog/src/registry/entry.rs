@@ -23,11 +23,28 @@ pub struct CatalogTool {
     pub header_parameters: Vec<HeaderParameter>,
     /// `None` where the tool checks its arguments itself.
     input: Option<Compiled>,
-    output: Option<Compiled>,
+    output: OutputCheck,
     /// Counter of its calls.
     pub operation: OperationId,
     /// A result of it was large.
     is_large: AtomicBool,
+}
+
+/// Check of structured results.
+enum OutputCheck {
+    None,
+    /// The type of the result cannot contradict the schema, unless a number is NaN or infinite.
+    Numbers,
+    Schema(Box<Compiled>),
+}
+
+/// A structured result that clients must not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputProblem {
+    /// NaN or infinity, which JSON does not have, at a path; empty for the result itself.
+    NotFinite(String),
+    /// It does not match the output schema.
+    Misfit(String),
 }
 
 /// A resource at one URI.
@@ -80,10 +97,15 @@ impl CatalogTool {
         let output = match &definition.output_schema {
             Some(schema) if tool.checks_output() => {
                 check_shown(schema).map_err(failed("output"))?;
-                None
+                match definition.returns_numbers {
+                    true => OutputCheck::Numbers,
+                    false => OutputCheck::None,
+                }
             }
-            Some(schema) => Some(Compiled::output(schema).map_err(failed("output"))?),
-            None => None,
+            Some(schema) => OutputCheck::Schema(Box::new(
+                Compiled::output(schema).map_err(failed("output"))?,
+            )),
+            None => OutputCheck::None,
         };
         Ok(Self {
             input,
@@ -109,7 +131,7 @@ impl CatalogTool {
     }
 
     /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
-    /// for it stays one.
+    /// for it stays one, unless its numbers are more precise in the text.
     pub fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
         let Some(schema) = &self.input else {
             return Ok(arguments);
@@ -117,25 +139,48 @@ impl CatalogTool {
         let tree = Value::Object(arguments.to_map()?);
         schema.check(&tree)?;
         match tree {
-            Value::Object(object) => Ok(Arguments::from(object)),
+            Value::Object(object) if !arguments.may_have_long_numbers() => {
+                Ok(Arguments::from(object))
+            }
             _ => Ok(arguments),
         }
     }
 
-    /// Checks a structured result against the output schema, unless the tool's type vouches for it, or it says that the tool
-    /// failed.
-    pub fn check_output(&self, output: &Output) -> Result<(), String> {
-        let (Some(schema), false) = (&self.output, output.is_error) else {
-            return Ok(());
-        };
-        let Some(structured) = &output.structured else {
-            return Err(
-                "it declares an output schema, but its result is not structured".to_owned(),
-            );
-        };
-        let tree: Value = serde_json::from_str(structured).map_err(|e| e.to_string())?;
-        schema.check(&tree).map_err(|e| e.to_string())
+    /// Checks a structured result against the output schema, unless it says that the tool failed. Of a result whose type
+    /// vouches for it, only nulls are checked.
+    #[inline]
+    pub fn check_output(&self, output: &Output) -> Result<(), OutputProblem> {
+        match &self.output {
+            OutputCheck::None => Ok(()),
+            _ if output.is_error => Ok(()),
+            OutputCheck::Numbers => match &output.structured {
+                Some(structured) if structured.contains("null") => self.check_numbers(structured),
+                _ => Ok(()),
+            },
+            OutputCheck::Schema(schema) => {
+                check_against(schema, output.structured.as_deref()).map_err(OutputProblem::Misfit)
+            }
+        }
     }
+
+    /// Rejects null where the type of the result has a number.
+    #[cold]
+    fn check_numbers(&self, structured: &str) -> Result<(), OutputProblem> {
+        let schema = self.tool.definition().output_schema.as_ref();
+        let tree = serde_json::from_str(structured).unwrap_or_default();
+        match schema.and_then(|schema| schema::null_for_number(schema, &tree)) {
+            Some(path) => Err(OutputProblem::NotFinite(path)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_against(schema: &Compiled, structured: Option<&str>) -> Result<(), String> {
+    let Some(structured) = structured else {
+        return Err("it declares an output schema, but its result is not structured".to_owned());
+    };
+    let tree: Value = serde_json::from_str(structured).map_err(|e| e.to_string())?;
+    schema.check(&tree).map_err(|e| e.to_string())
 }
 
 impl fmt::Debug for CatalogTool {

@@ -133,6 +133,21 @@ impl Journal {
         self.insert(key, entry);
     }
 
+    /// Removes an entry.
+    pub(super) fn remove(&mut self, key: JournalKey) {
+        if let Some(entry) = self.entries.remove(&key) {
+            self.unread -= usize::from(!entry.is_read);
+            self.order.retain(|other| *other != key);
+        }
+    }
+
+    /// Removes the entries that the tool has not read.
+    pub(super) fn remove_unread(&mut self) {
+        self.entries.retain(|_, entry| entry.is_read);
+        self.order.retain(|key| self.entries.contains_key(key));
+        self.unread = 0;
+    }
+
     /// Returns what the next round needs: everything recorded, in order, under the call's ID.
     pub(super) fn snapshot(&mut self) -> RequestState {
         let (call_id, started_at) = *self.origin.get_or_insert_with(|| (random_bytes(), 0));

@@ -16,7 +16,7 @@ use super::client::{Client, StatelessRequest};
 use super::journal::{InputResponses, Recorded};
 use super::pending::{PendingRequest, RequestKind};
 use super::task_phase::TaskPhase;
-use super::{ClientRequestError, ReplayError};
+use super::{ClientRequestError, ReplayError, step};
 use crate::protocol::{ClientAbility, ClientCapabilities, Revision};
 use crate::seal::{JournalKey, RequestState};
 use crate::state::SharedState;
@@ -211,6 +211,12 @@ impl ReplaySession {
         matches!(self.client, Client::Stateless(_)) && self.task.ttl().is_none()
     }
 
+    /// Returns true if results of steps are recorded: the call can be suspended, or was suspended before it became a task.
+    pub(super) fn is_durable(&self) -> bool {
+        let was_suspended = || self.started().is_some_and(|replay| replay.claims.is_some());
+        self.is_resumable() || was_suspended()
+    }
+
     // The transition to a task.
 
     pub fn task(&self) -> &TaskPhase {
@@ -249,8 +255,9 @@ impl ReplaySession {
             return Err(ClientRequestError::Ended);
         }
         let (opened, is_waiting) = {
+            let is_in_step = self.is_resumable() && step::enclosing(self).is_some();
             let mut replay = self.start();
-            let opened = replay.open_request(kind, digest, name, params)?;
+            let opened = replay.open_request(kind, digest, name, params, is_in_step)?;
             (opened, !replay.pending.is_empty())
         };
         // The driver sends the request, or suspends the call if this was the last value to read.
@@ -277,21 +284,36 @@ impl ReplaySession {
             Some(recorded) => Ok(recorded.value),
             None => {
                 replay.running_steps += 1;
+                replay.begins_anew |= matches!(replay.state, ReplayState::Replaying);
                 Err(key)
             }
         }
     }
 
-    /// Ends a step, and records its result. Without one, the next step of its name takes its place.
-    pub(super) fn end_step(&self, key: JournalKey, result: Option<Box<str>>) {
+    /// Ends a step, and records its result in place of those of the steps within it. Without a result, the next step of its
+    /// name takes its place.
+    pub(super) fn end_step(
+        &self,
+        key: JournalKey,
+        outer: Option<JournalKey>,
+        result: Option<Box<str>>,
+    ) {
         if let Some(mut replay) = self.started() {
-            replay.running_steps -= 1;
-            match result {
-                Some(result) => replay.journal.record(key, result),
-                None => replay.journal.take_back(key),
-            }
+            replay.end_step(key, outer, result);
         }
         self.wake_driver();
+    }
+
+    /// Drops the recorded values that the tool has not read, if a step has run in this round that has no recorded result: its
+    /// outcome can lead elsewhere than that of an earlier round. Returns false otherwise.
+    pub(super) fn drop_unread(&self) -> bool {
+        let Some(mut replay) = self.started().filter(|replay| replay.begins_anew) else {
+            return false;
+        };
+        replay.drop_unread();
+        drop(replay);
+        self.wake_driver();
+        true
     }
 
     /// Returns the store and the key of a step's claim. `None` in a first round, which no client can repeat.

@@ -1,6 +1,8 @@
 //! Durable steps: effects that run once in a call whose tool can run again.
 
-use std::future::Future;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,6 +44,46 @@ pub enum StepGuarantee {
     AtMostOnce,
 }
 
+thread_local! {
+    /// Steps whose effects this thread polls, the innermost last. Each has the address of its session.
+    static POLLED: RefCell<Vec<(usize, JournalKey)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the step of a session whose effect this thread polls.
+pub(super) fn enclosing(session: &ReplaySession) -> Option<JournalKey> {
+    let session = std::ptr::from_ref(session).addr();
+    POLLED.with_borrow(|polled| {
+        let mut inner = polled.iter().rev();
+        inner.find(|(of, _)| *of == session).map(|(_, key)| *key)
+    })
+}
+
+/// Marks a step as polled by this thread until dropped.
+struct Polled;
+
+impl Polled {
+    fn enter(session: &ReplaySession, key: JournalKey) -> Self {
+        let session = std::ptr::from_ref(session).addr();
+        POLLED.with_borrow_mut(|polled| polled.push((session, key)));
+        Self
+    }
+}
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        POLLED.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// Digest of a step. A step within another one is distinguished from steps of its name elsewhere, which run also in
+/// rounds that have the result of the outer one.
+fn step_digest(name: &str, outer: Option<JournalKey>) -> [u8; 16] {
+    match outer {
+        None => short_digest(&[name.as_bytes()]),
+        Some(outer) => short_digest(&[name.as_bytes(), &outer.digest, &outer.nth.to_le_bytes()]),
+    }
+}
+
 /// Runs a step, or returns its recorded result.
 pub async fn run_step<T, E, F>(
     session: &ReplaySession,
@@ -54,10 +96,11 @@ where
     E: From<StepError>,
     F: Future<Output = Result<T, E>>,
 {
-    if !session.is_resumable() {
+    if !session.is_durable() {
         return effect.await;
     }
-    let key = match session.begin_step(STEP, short_digest(&[name.as_bytes()])) {
+    let outer = enclosing(session);
+    let key = match session.begin_step(STEP, step_digest(name, outer)) {
         Ok(recorded) if *recorded == *WITHOUT_RESULT => return Err(StepError::AlreadyRun.into()),
         Ok(recorded) => {
             return serde_json::from_str(&recorded).map_err(|error| {
@@ -72,13 +115,19 @@ where
     let mut running = RunningStep {
         session,
         key,
+        outer,
         result: None,
     };
     if guarantee == StepGuarantee::AtMostOnce {
         running.claim().await?;
         running.result = Some(WITHOUT_RESULT.into());
     }
-    let value = effect.await?;
+    let mut effect = pin!(effect);
+    let value = poll_fn(|cx| {
+        let _polled = Polled::enter(session, key);
+        effect.as_mut().poll(cx)
+    })
+    .await?;
     let text = serde_json::to_string(&value).map_err(StepError::Serialize)?;
     running.result = Some(text.into());
     Ok(value)
@@ -88,6 +137,8 @@ where
 struct RunningStep<'c> {
     session: &'c ReplaySession,
     key: JournalKey,
+    /// The step that this one is part of.
+    outer: Option<JournalKey>,
     /// What is recorded.
     result: Option<Box<str>>,
 }
@@ -113,6 +164,7 @@ impl RunningStep<'_> {
 
 impl Drop for RunningStep<'_> {
     fn drop(&mut self) {
-        self.session.end_step(self.key, self.result.take());
+        let result = self.result.take();
+        self.session.end_step(self.key, self.outer, result);
     }
 }

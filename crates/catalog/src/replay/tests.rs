@@ -104,7 +104,7 @@ fn a_running_step_delays_suspension_until_its_result_is_recorded() {
     let key = session.begin_step(4, [9; 16]).expect_err("not recorded");
     assert!(matches!(open(&session, 1), OpenOutcome::Pending(_)));
     assert!(session.suspension().is_none());
-    session.end_step(key, Some("42".into()));
+    session.end_step(key, None, Some("42".into()));
     let Some(Suspension::InputRequired(round)) = session.suspension() else {
         panic!("the step has ended");
     };
@@ -208,4 +208,112 @@ async fn an_attempt_that_succeeded_after_failed_ones_is_the_result_in_later_roun
     let next = next_round(&session);
     let first = step(&next, StepGuarantee::AtLeastOnce, None).await;
     assert_eq!(first.ok(), Some(7));
+}
+
+/// Runs a step that has `inner` as a step within it.
+async fn outer(session: &ReplaySession, inner: Option<u32>) -> Result<u32, ToolError> {
+    let effect = async {
+        let inner = step(session, StepGuarantee::AtLeastOnce, inner).await?;
+        Ok::<_, ToolError>(10 * inner)
+    };
+    run_step(session, "outer", StepGuarantee::AtLeastOnce, effect).await
+}
+
+#[tokio::test]
+async fn a_step_within_another_one_does_not_stand_for_an_equal_one_outside() {
+    let session = stateless();
+    assert_eq!(outer(&session, Some(1)).await.ok(), Some(10));
+    let after = step(&session, StepGuarantee::AtLeastOnce, Some(2)).await;
+    assert_eq!(after.ok(), Some(2));
+    let next = next_round(&session);
+    assert_eq!(outer(&next, None).await.ok(), Some(10));
+    assert!(next.is_replaying());
+    let after = step(&next, StepGuarantee::AtLeastOnce, None).await;
+    assert_eq!(after.ok(), Some(2));
+    assert!(!next.is_replaying(), "all values are read");
+}
+
+#[tokio::test]
+async fn a_step_within_one_that_failed_does_not_run_again() {
+    let session = stateless();
+    let fails = async {
+        step(&session, StepGuarantee::AtLeastOnce, Some(1)).await?;
+        Err::<u32, _>(ToolError::new("after it"))
+    };
+    let failed = run_step(&session, "outer", StepGuarantee::AtLeastOnce, fails).await;
+    failed.expect_err("it fails");
+    let next = next_round(&session);
+    assert_eq!(outer(&next, None).await.ok(), Some(10));
+}
+
+#[tokio::test]
+async fn a_step_that_sends_a_request_fails_instead_of_waiting_for_ever() {
+    let session = stateless();
+    let asks = async {
+        let opened = session.open_request(RequestKind::Roots, [1; 16], None, "{}".into());
+        opened.map(drop).map_err(ToolError::from)
+    };
+    let asked = run_step(&session, "ask", StepGuarantee::AtLeastOnce, asks).await;
+    let problem = asked.expect_err("the request");
+    assert!(
+        problem.message().contains("before or after the step"),
+        "{}",
+        problem.message()
+    );
+    assert!(matches!(open(&session, 1), OpenOutcome::Pending(_)));
+}
+
+#[tokio::test]
+async fn a_tool_may_take_another_path_if_a_step_that_had_failed_succeeds() {
+    let session = stateless();
+    let failed = step(&session, StepGuarantee::AtLeastOnce, None).await;
+    failed.expect_err("the effect fails");
+    // The tool asks whether to try again.
+    let OpenOutcome::Pending(request) = open(&session, 1) else {
+        panic!("nothing is recorded");
+    };
+    let Some(Suspension::InputRequired(mut round)) = session.suspension() else {
+        panic!("the call waits for its client");
+    };
+    let name = RequestName {
+        key: request.key(),
+        name: "again".into(),
+    };
+    round.state.requests = vec![name];
+    let yes = serde_json::value::to_raw_value("yes").expect("JSON");
+    let responses = InputResponses::from([("again".into(), yes)]);
+    let claims = SharedState::new(Arc::new(Memory::new(1 << 20)), Duration::from_secs(1));
+    let next = ReplaySession::resumed(client(), Some(round.state), responses, claims);
+    assert!(!next.drop_unread(), "no step has run");
+    let charged = step(&next, StepGuarantee::AtLeastOnce, Some(7)).await;
+    assert_eq!(charged.ok(), Some(7));
+    // It does not ask again, but something else.
+    assert!(matches!(open(&next, 2), OpenOutcome::Pending(_)));
+    assert!(
+        next.suspension().is_none(),
+        "the response may still be read"
+    );
+    assert!(next.drop_unread());
+    let Some(Suspension::InputRequired(round)) = next.suspension() else {
+        panic!("the call waits for its client");
+    };
+    let values: Vec<_> = round
+        .state
+        .entries
+        .iter()
+        .map(|entry| &*entry.value)
+        .collect();
+    assert_eq!(values, ["7"]);
+}
+
+#[tokio::test]
+async fn a_resumed_call_that_becomes_a_task_does_not_run_its_steps_again() {
+    for guarantee in [StepGuarantee::AtLeastOnce, StepGuarantee::AtMostOnce] {
+        let session = stateless();
+        let charged = step(&session, guarantee, Some(7)).await;
+        assert_eq!(charged.ok(), Some(7));
+        let next = next_round(&session);
+        next.task().start(Duration::from_secs(60));
+        assert_eq!(step(&next, guarantee, None).await.ok(), Some(7));
+    }
 }

@@ -424,7 +424,7 @@ pub(super) fn connected(
         {
             output::remark(&format!(
                 "there is no MCP endpoint at {}/; trying {url}",
-                server.server
+                server.server.trim_end_matches('/')
             ));
             let other = access.changed(url.as_str(), None, server)?;
             is_second = true;

@@ -200,8 +200,7 @@ fn printed(args: &ConnectArgs, reach: &ServerAccess) -> Result<String, String> {
 }
 
 fn change(path: &Path, client: Client, edit: &Edit<'_>) -> Result<String, String> {
-    // A link stays a link: what it points at is written.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = target_of(path);
     let shown = path.display();
     let title = client.title();
     let name = edit.name;
@@ -237,8 +236,30 @@ fn change(path: &Path, client: Client, edit: &Edit<'_>) -> Result<String, String
     })
 }
 
+/// Maximum number of links to follow, as in Linux.
+const LINKS_MAX: usize = 40;
+
+/// Returns the file that a link points at, which need not exist. A link stays a link: what it points at is written.
+fn target_of(path: &Path) -> PathBuf {
+    if let Ok(target) = fs::canonicalize(path) {
+        return target;
+    }
+    let mut target = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(next) = fs::read_link(&target) else {
+            break;
+        };
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    target
+}
+
 /// Reads a file; `None` when there is none.
 fn read(path: &Path) -> io::Result<Option<String>> {
+    // Opening a pipe would block.
+    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

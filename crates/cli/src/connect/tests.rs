@@ -240,6 +240,34 @@ fn links_and_permissions_of_a_file_stay() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_whose_file_does_not_exist_yet_stays_a_link() {
+    use std::os::unix::fs::symlink;
+    let home = tempfile::tempdir().unwrap();
+    let link = home.path().join(".claude.json");
+    symlink("dotfiles/one.json", &link).unwrap();
+    run(home.path(), &["claude-code"]).unwrap();
+    assert_eq!(
+        fs::read_link(&link).unwrap(),
+        Path::new("dotfiles/one.json")
+    );
+    let real = home.path().join("dotfiles/one.json");
+    assert!(fs::read_to_string(real).unwrap().contains("127.0.0.1:3000"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let line = ["claude-code", "--file", path.to_str().unwrap()];
+    let refused = run(home.path(), &line).unwrap_err();
+    assert!(refused.contains("not a regular file"), "{refused}");
+}
+
 #[test]
 fn the_printed_entry_can_be_pasted() {
     let home = tempfile::tempdir().unwrap();

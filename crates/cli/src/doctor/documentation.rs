@@ -1,4 +1,4 @@
-//! Checks the descriptions of tools, resources and prompts, and their total size.
+//! Checks the descriptions of tools, resources and prompts, their total size, and what model APIs require of tools.
 
 use std::sync::Arc;
 
@@ -53,6 +53,7 @@ pub(super) async fn examine(loaded: Arc<Loaded>, report: &mut Report) {
         report.add(described("prompts", &prompts));
     }
     report.add(listing(&tools));
+    report.add(model_apis(&tools));
 }
 
 /// Runs on its own thread, because connecting to upstream servers blocks.
@@ -164,6 +165,55 @@ fn listing(tools: &[Value]) -> Finding {
     .advise("offer fewer tools: upstreams.<name>.tools, sources.openapi.include, or rules under policy that hide tools from callers who do not need them")
 }
 
+/// Checks names and schemas of tools against the rules that all common model APIs share. Many clients pass them on
+/// unchanged, and an API rejects the whole request because of one tool.
+fn model_apis(tools: &[Value]) -> Finding {
+    const CHECK: &str = "model APIs";
+    let (mut names, mut parameters, mut combined) = (Vec::new(), Vec::new(), Vec::new());
+    for tool in tools {
+        let tool_name = name(tool);
+        let schema = &tool["inputSchema"];
+        let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+        if !is_accepted(tool_name, "_-") || !tool_name.starts_with(begins) {
+            names.push(tool_name.to_owned());
+        }
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let rejected = properties.filter(|(parameter, _)| !is_accepted(parameter, "_-."));
+        parameters.extend(rejected.map(|(parameter, _)| format!("{tool_name}.{parameter}")));
+        let is_combined = |keyword: &&str| schema.get(*keyword).is_some();
+        if ["allOf", "anyOf", "oneOf"].iter().any(is_combined) {
+            combined.push(tool_name.to_owned());
+        }
+    }
+    let problems: Vec<_> = [
+        ("names of tools", names),
+        ("names of parameters", parameters),
+        (
+            "allOf, anyOf or oneOf at the root of the input schema",
+            combined,
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, which)| !which.is_empty())
+    .map(|(problem, which)| format!("{problem}: {}", named(&which)))
+    .collect();
+    if problems.is_empty() {
+        return Finding::ok(AREA, CHECK, format!("all {} are accepted", tools.len()));
+    }
+    Finding::warning(
+        AREA,
+        CHECK,
+        format!("some model APIs reject {}", problems.join("; ")),
+    )
+    .advise("use at most 64 letters, digits, `_` and `-` in names (in names of parameters also `.`), begin those of tools with a letter or `_`, and use properties instead of alternatives at the root of a schema")
+}
+
+/// Returns true if a name has 1 to 64 ASCII letters, digits and `marks`.
+fn is_accepted(name: &str, marks: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -198,6 +248,28 @@ mod tests {
         }}});
         let found = parameters(std::slice::from_ref(&tool));
         assert_eq!(found.seen, "1 of 3 without a description: t.c");
+    }
+
+    #[test]
+    fn names_and_schemas_that_model_apis_reject_are_named() {
+        let long = "x".repeat(65);
+        let tools = [
+            json!({"name": "a-b_C9", "inputSchema": {"properties": {"a.b-c_D": {"anyOf": []}}}}),
+            json!({"name": "files.read", "inputSchema": {"properties": {"$top": {}, "a b": {}}}}),
+            json!({"name": long, "inputSchema": {"properties": {}, "oneOf": []}}),
+            json!({"name": "2fa", "inputSchema": {"properties": {}}}),
+        ];
+        assert_eq!(model_apis(&tools[..1]).status, Status::Ok);
+        let found = model_apis(&tools);
+        assert_eq!(found.status, Status::Warning);
+        assert_eq!(
+            found.seen,
+            format!(
+                "some model APIs reject names of tools: files.read, {long}, 2fa; \
+                 names of parameters: files.read.$top, files.read.a b; \
+                 allOf, anyOf or oneOf at the root of the input schema: {long}"
+            )
+        );
     }
 
     #[test]

@@ -124,6 +124,8 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
                 url,
                 token: Probe::real()
                     .variable("LONGSHORE_TOKEN")
+                    .map(str::trim)
+                    .filter(|token| !token.is_empty())
                     .map(|token| token.to_owned().into()),
                 hold: Duration::from_secs(args.hold),
                 patience: Duration::from_secs(args.patience),

@@ -466,6 +466,10 @@ fn read_file(path: &Path) -> Result<String, AuthSetupError> {
     if FILE_MAX_BYTES < text.len() as u64 {
         return Err(failed(std::io::Error::other("it has more than 1 MiB")));
     }
+    // Some editors write a byte order mark.
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
     Ok(text)
 }
 
@@ -670,7 +674,7 @@ mod tests {
         for key in [KEY, "an older key of the same"] {
             assert_eq!(keys.find(key).expect("known").name(), "key:ci");
         }
-        write("alice", "another-key-of-another-one");
+        write("alice", "\u{feff}another-key-of-another-one\r\n");
         keys.refresh();
         assert_eq!(
             keys.find("another-key-of-another-one")

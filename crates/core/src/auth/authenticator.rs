@@ -8,7 +8,9 @@ use http::{HeaderMap, HeaderValue};
 use super::credential_cache::{Cacheable, CredentialCache, Epoch};
 use super::credentials::API_KEY_HEADER;
 use super::resource::{RequestTarget, Resource};
-use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
+use super::{
+    AuthError, AuthMethod, AuthOutcome, Credentials, DisplayName, Principal, PrincipalKind,
+};
 
 /// Determines the principal of each request.
 #[derive(Debug)]
@@ -128,6 +130,11 @@ impl Authenticator {
         (error, challenge)
     }
 
+    /// The server's name for people.
+    pub(super) fn display_name(&self) -> DisplayName {
+        self.resource.name.clone()
+    }
+
     /// The document about this server as a protected resource, if there is one at the path.
     pub fn document(&self, seen: RequestTarget<'_>) -> Option<Vec<u8>> {
         self.resource.document(seen)
@@ -202,6 +209,11 @@ impl Authenticator {
     }
 
     /// Authenticates a request. An invalid credential is always an error. `shown` is the cache of the connection.
+    /// Returns the path prefix that the client of a request puts before the server's paths.
+    pub fn prefix_of(&self, seen: RequestTarget<'_>) -> String {
+        self.resource.prefix_of(seen)
+    }
+
     pub async fn admit(
         &self,
         presented: Result<Credentials<'_>, AuthError>,

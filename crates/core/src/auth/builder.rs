@@ -13,7 +13,7 @@ use super::forwarded::Forwarded;
 use super::oauth::{EndpointAudiences, Tokens};
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
-use super::{AuthMethod, Authenticator, Principal};
+use super::{AuthMethod, Authenticator, DisplayName, Principal};
 use crate::net::{self, TrustedProxies};
 use crate::telemetry::{self, Metrics, ServerLifecycle};
 
@@ -154,7 +154,7 @@ impl Authentication {
                 None => &[],
             },
             requires_dpop: tokens.is_some() && config.oauth.dpop.required,
-            name: server.name.to_owned(),
+            name: DisplayName::new(server.name),
         };
         Ok(Self {
             gate: Arc::new(
@@ -176,6 +176,11 @@ impl Authentication {
     /// Returns the verification of access tokens for a configuration reload, or `None` if tokens are not a method.
     pub fn tokens(&self) -> Option<Tokens> {
         self.tokens.clone()
+    }
+
+    /// Returns the server's name for people, which a configuration reload can change.
+    pub fn display_name(&self) -> DisplayName {
+        self.gate.display_name()
     }
 
     /// Returns the principal of an API key's holder.

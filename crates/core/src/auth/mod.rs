@@ -15,6 +15,7 @@ mod api_key;
 mod certificate;
 mod client_certificate;
 mod config;
+mod display_name;
 mod error;
 mod forwarded;
 mod authenticator;
@@ -39,6 +40,7 @@ pub use client_certificate::{CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
 pub use credential_cache::{CredentialCache, is_same};
 pub use credentials::Credentials;
+pub use display_name::DisplayName;
 pub use error::{AuthError, Credential};
 pub use method::{AuthMethod, AuthOutcome};
 pub use oauth::{

@@ -6,7 +6,7 @@ use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::json;
 
-use super::AuthError;
+use super::{AuthError, DisplayName};
 use crate::net::TrustedProxies;
 
 /// Path of the MCP endpoint.
@@ -161,8 +161,7 @@ pub struct Resource {
     /// True if the server itself serves HTTPS.
     pub(super) serves_tls: bool,
     pub(super) metadata_url: Option<String>,
-    /// Display name.
-    pub(super) name: String,
+    pub(super) name: DisplayName,
     /// True if tokens can be bound to the certificates of clients (RFC 8705).
     pub(super) checks_certificates: bool,
     /// Signature algorithms of DPoP proofs. Empty if this build does not verify them.
@@ -190,6 +189,12 @@ impl Resource {
     /// Returns the path prefix of public URLs.
     pub(super) fn prefix(&self) -> &str {
         self.public.as_ref().map_or("", |public| &public.prefix)
+    }
+
+    /// Returns the path prefix that a client puts before the server's paths: that of public URLs, or the one that a
+    /// trusted proxy has removed.
+    pub(super) fn prefix_of(&self, seen: RequestTarget<'_>) -> String {
+        self.at(seen).map_or_else(String::new, |at| at.prefix)
     }
 
     /// Returns the additional endpoint at a path, with its scopes.
@@ -251,8 +256,9 @@ impl Resource {
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.into();
         }
-        if !self.name.is_empty() {
-            document["resource_name"] = self.name.clone().into();
+        let name = self.name.get();
+        if !name.is_empty() {
+            document["resource_name"] = name.as_str().into();
         }
         Some(document.to_string().into_bytes())
     }

@@ -1,8 +1,7 @@
 //! Memory pressure and its thresholds.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use super::LimitConfig;
+use crate::net::MemoryBudget;
 
 /// Level of memory pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,46 +63,34 @@ impl Pressure {
     }
 }
 
-/// Memory for the bodies of large requests between two measurements, in which the use can pass the limit.
-#[derive(Debug)]
-pub(super) struct BodyMemory {
-    /// Bytes that may arrive until the next measurement; `u64::MAX` without a limit.
-    room: AtomicU64,
-    /// Bytes that have arrived since the last one.
-    arrived: AtomicU64,
-}
+/// Memory for large bodies between two measurements, in which the use can pass the limit.
+#[derive(Debug, Default)]
+pub(super) struct BodyMemory(MemoryBudget);
 
 /// Memory that a body may take, in multiples of its size: as received, with the reserve of a buffer that grows, as parsed,
 /// and in the response.
 const COPIES: u64 = 4;
 
-impl Default for BodyMemory {
-    fn default() -> Self {
-        Self {
-            room: AtomicU64::new(u64::MAX),
-            arrived: AtomicU64::new(0),
-        }
-    }
-}
-
 impl BodyMemory {
+    /// Returns the memory of requests that share this budget with others.
+    pub(super) fn of(budget: MemoryBudget) -> Self {
+        Self(budget)
+    }
+
     /// Applies a measurement of the bytes in use, which includes what has arrived before.
     pub(super) fn measured(&self, config: &LimitConfig, in_use: u64) {
-        let room = match config.memory_bytes {
+        self.0.set_room(match config.memory_bytes {
             0 => u64::MAX,
             limit => {
                 let critical = limit / 100 * u64::from(config.memory_critical_percent);
                 critical.saturating_sub(in_use) / COPIES
             }
-        };
-        self.room.store(room, Relaxed);
-        self.arrived.store(0, Relaxed);
+        });
     }
 
     /// Counts bytes that have arrived. Returns false if there is no room for them.
     pub(super) fn take(&self, bytes: u64) -> bool {
-        let room = self.room.load(Relaxed);
-        room == u64::MAX || self.arrived.fetch_add(bytes, Relaxed) + bytes <= room
+        self.0.take(bytes)
     }
 }
 

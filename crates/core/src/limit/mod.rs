@@ -23,7 +23,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use crate::auth::{Principal, PrincipalKind};
-use crate::net::ShareKey;
+use crate::net::{MemoryBudget, ShareKey};
 use crate::telemetry::Metrics;
 use active::ActiveLimits;
 pub use active::ToolLimits;
@@ -49,7 +49,7 @@ pub struct Limits {
     rules: ArcSwap<ActiveLimits>,
     /// A [`Pressure`].
     memory: Arc<AtomicU8>,
-    /// Memory of request bodies that have just arrived.
+    /// Memory of large bodies that have just arrived.
     bodies: BodyMemory,
     /// Memory of responses that wait to be read.
     responses: ResponseMemory,
@@ -98,6 +98,12 @@ impl Limits {
         let rules = ActiveLimits::new(&config, None, Some(reach.seed));
         self.rules.store(Arc::new(rules));
         self.reach = Some(reach);
+        self
+    }
+
+    /// Shares the memory for large request bodies with the responses that sources receive.
+    pub fn sharing(mut self, memory: MemoryBudget) -> Self {
+        self.bodies = BodyMemory::of(memory);
         self
     }
 

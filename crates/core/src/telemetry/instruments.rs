@@ -273,7 +273,7 @@ pub const EXCHANGES: Instrument = Instrument::counter(
 pub const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
     "{line}",
-    "Log lines that were dropped, because standard error was blocked",
+    "Log lines that were dropped, because standard error was blocked or could not be written",
 );
 /// Log lines that were cut because of their length.
 pub const LOG_CUT: Instrument = Instrument::counter(

@@ -72,7 +72,11 @@ impl Names {
             return *id;
         }
         if OPERATIONS_MAX <= known.operations.len() {
-            return OperationId::OTHER;
+            let other = Operation {
+                target: operation.target.map(|(target, _)| (target, OTHER.into())),
+                ..operation
+            };
+            return known.ids.get(&other).copied().unwrap_or(OperationId::OTHER);
         }
         // The cast is lossless: the length was checked above.
         let id = OperationId(known.operations.len() as u16);
@@ -107,6 +111,7 @@ mod tests {
     fn names_keep_their_ids_and_are_not_endless() {
         let names = Names::default();
         let ping = names.id("ping", None);
+        let unknown = names.id("tools/call", Some((Target::Tool, OTHER)));
         let add = names.id("tools/call", Some((Target::Tool, "add")));
         assert_ne!(ping, add);
         assert_eq!(names.id("tools/call", Some((Target::Tool, "add"))), add);
@@ -115,8 +120,10 @@ mod tests {
         for number in 0..OPERATIONS_MAX {
             names.id("tools/call", Some((Target::Tool, &number.to_string())));
         }
-        let late = names.id("tools/call", Some((Target::Tool, "one too many")));
-        assert_eq!(late, OperationId::OTHER);
+        let late = |target| names.id("tools/call", Some((target, "one too many")));
+        // It counts as a call of an unknown tool.
+        assert_eq!(late(Target::Tool), unknown);
+        assert_eq!(late(Target::Prompt), OperationId::OTHER);
         assert_eq!(names.all().len(), OPERATIONS_MAX);
     }
 }

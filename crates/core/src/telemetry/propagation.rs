@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::trace::{
     BAGGAGE, Baggage, Propagation, Span, SpanDetails, TOLD_MAX_BYTES, TRACEPARENT, TRACESTATE,
-    TraceContext, Tracer, new_span_id, of_headers,
+    TraceContext, Tracer, list_header, new_span_id, of_headers, tracestate_of_headers,
 };
 
 /// Trace context of a call, for the requests that it sends.
@@ -47,22 +47,20 @@ impl TraceLink {
             add(to, &TRACESTATE, &self.tracestate(headers));
         }
         if baggage {
-            let carried = self.carried.as_deref();
-            let said = self.said(
-                carried.and_then(|c| c.baggage.as_deref()),
+            let of_request = || list_header(headers?, &BAGGAGE);
+            add(
+                to,
                 &BAGGAGE,
-                headers,
+                &self.said(|c| c.baggage.as_deref(), of_request),
             );
-            add(to, &BAGGAGE, &said);
         }
     }
 
     /// Returns the caller's `tracestate`, or an empty string if it is invalid (W3C Trace Context, 3.3.1). Validation
     /// is required because it is passed on to other servers and to environment variables.
     fn tracestate(&self, headers: Option<&HeaderMap>) -> Box<str> {
-        let carried = self.carried.as_deref();
-        let said = carried.and_then(|c| c.tracestate.as_deref());
-        let said = self.said(said, &TRACESTATE, headers);
+        let of_request = || tracestate_of_headers(headers?);
+        let said = self.said(|c| c.tracestate.as_deref(), of_request);
         if said.split(',').all(is_member) {
             said.into()
         } else {
@@ -94,17 +92,15 @@ impl TraceLink {
 
     /// Reads a field from the message, or else from its HTTP request. An empty string counts as absent.
     fn said<'a>(
-        &self,
-        in_message: Option<&'a str>,
-        name: &HeaderName,
-        headers: Option<&'a HeaderMap>,
+        &'a self,
+        in_message: fn(&Baggage) -> Option<&str>,
+        of_request: impl FnOnce() -> Option<Cow<'a, str>>,
     ) -> Cow<'a, str> {
-        let of_request = || headers?.get(name)?.to_str().ok();
-        match in_message {
-            Some(text) => text.into(),
-            None if self.in_message => "".into(),
-            None => of_request().unwrap_or_default().into(),
+        if !self.in_message {
+            return of_request().unwrap_or_default();
         }
+        let carried = self.carried.as_deref().and_then(in_message);
+        carried.unwrap_or_default().into()
     }
 
     /// Begins a request to another server. `asked` says what the span tells of it.
@@ -392,6 +388,31 @@ mod tests {
         let mut to = HeaderMap::new();
         onward.add_to(Some(&of_request), &mut to);
         assert_eq!(to, headers(&[("traceparent", TRACEPARENT_TEXT)]));
+    }
+
+    #[test]
+    fn a_tracestate_in_parts_is_passed_on_whole_and_none_without_its_trace() {
+        // TRC-01
+        let parent = ("traceparent", TRACEPARENT_TEXT);
+        let (one, two) = (("tracestate", "a=b"), ("tracestate", "c=d"));
+        for (said, expected) in [
+            (vec![parent, one, two], "a=b,c=d"),
+            (vec![one], ""),
+            (vec![("traceparent", "00-1-2-01"), one], ""),
+            (vec![parent, parent, one], ""),
+        ] {
+            let mut of_request = HeaderMap::new();
+            for (name, value) in &said {
+                of_request.append(*name, HeaderValue::from_static(value));
+            }
+            let (onward, _spans) = recorded();
+            let mut to = HeaderMap::new();
+            onward.hop(Some(&of_request), asked).add_to(&mut to);
+            let passed = to
+                .get("tracestate")
+                .map(|value| value.to_str().expect("ASCII"));
+            assert_eq!(passed.unwrap_or_default(), expected, "{said:?}");
+        }
     }
 
     #[test]

@@ -160,7 +160,32 @@ impl Reader<'_> {
     }
 
     fn doubt(&mut self, name: &str, value: &str, means: &str) {
-        self.doubts.push(format!("{name} is {value:?}, {means}"));
+        self.remark(format!("{name} is {value:?}, {means}"));
+    }
+
+    /// Records a doubt, once for all signals.
+    fn remark(&mut self, doubt: String) {
+        if !self.doubts.contains(&doubt) {
+            self.doubts.push(doubt);
+        }
+    }
+
+    /// Parses comma-separated `key=value` pairs with percent-encoded values. Other entries are reported without their
+    /// text, which may be a secret.
+    fn pairs(&mut self, name: &str, list: &str) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for entry in list.split(',').filter(|entry| !entry.trim().is_empty()) {
+            match entry.split_once('=') {
+                Some((key, value)) if !key.trim().is_empty() => {
+                    let value = percent_decode_str(value.trim()).decode_utf8_lossy();
+                    pairs.push((key.trim().to_owned(), value.into_owned()));
+                }
+                _ => self.remark(format!(
+                    "{name} has an entry that is not of the form key=value; it is ignored"
+                )),
+            }
+        }
+        pairs
     }
 
     fn number<T: std::str::FromStr>(&mut self, name: &str, default: T) -> T {
@@ -277,6 +302,7 @@ impl Reader<'_> {
     }
 
     fn resource(&mut self, (name, version): (&str, &str)) -> BTreeMap<String, String> {
+        const LIST: &str = "OTEL_RESOURCE_ATTRIBUTES";
         let mut resource = BTreeMap::from([
             ("service.name".to_owned(), name.to_owned()),
             ("service.version".to_owned(), version.to_owned()),
@@ -294,8 +320,8 @@ impl Reader<'_> {
         resource
             .entry("service.instance.id".to_owned())
             .or_insert_with(random_instance_id);
-        if let Some(list) = self.probe.variable("OTEL_RESOURCE_ATTRIBUTES") {
-            resource.extend(pairs(list));
+        if let Some(list) = self.probe.variable(LIST) {
+            resource.extend(self.pairs(LIST, list));
         }
         if let Some(name) = self.probe.variable("OTEL_SERVICE_NAME") {
             resource.insert("service.name".to_owned(), name.to_owned());
@@ -316,18 +342,6 @@ fn random_instance_id() -> String {
         groups.map(|group| &digits[group]).join("-")
     });
     ID.clone()
-}
-
-/// Parses comma-separated `key=value` pairs with percent-encoded values.
-fn pairs(list: &str) -> Vec<(String, String)> {
-    let pairs = list.split(',').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(key, value)| {
-            let value = percent_decode_str(value.trim()).decode_utf8_lossy();
-            (key.trim().to_owned(), value.into_owned())
-        })
-        .filter(|(key, _)| !key.is_empty())
-        .collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod baggage;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -209,10 +210,33 @@ pub(super) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent
 pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 pub(super) static BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
-/// Reads the trace context in HTTP headers.
+/// Reads the trace context in HTTP headers. Two of them are none.
 #[inline]
 pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
-    TraceContext::parse(headers.get(&TRACEPARENT)?.to_str().ok()?)
+    let mut all = headers.get_all(&TRACEPARENT).iter();
+    let only = all.next()?;
+    match all.next() {
+        None => TraceContext::parse(only.to_str().ok()?),
+        Some(_) => None,
+    }
+}
+
+/// Reads `tracestate` in HTTP headers. Without a valid `traceparent` it belongs to no trace (W3C Trace Context, 4.2).
+pub(super) fn tracestate_of_headers(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    of_headers(headers)?;
+    list_header(headers, &TRACESTATE)
+}
+
+/// Returns the values of a header that is a list, and may be sent in parts.
+pub(super) fn list_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
+    let mut all = headers.get_all(name).iter();
+    let mut list = Cow::Borrowed(all.next()?.to_str().ok()?);
+    for part in all {
+        let list = list.to_mut();
+        list.push(',');
+        list.push_str(part.to_str().ok()?);
+    }
+    Some(list)
 }
 
 /// Creates server spans.

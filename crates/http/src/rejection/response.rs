@@ -1,10 +1,13 @@
 //! HTTP responses to rejected requests.
 
 use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
+use http_body::Body as _;
 use serde_json::json;
 
 use super::{HttpError, Kind, Rejected, Rejection, Retry, Row};
@@ -83,6 +86,33 @@ impl HttpError {
     pub(crate) fn into_problem(self) -> Response<Body> {
         Rejection::from(self).into_response(false)
     }
+}
+
+/// Announces the end of an HTTP/1 connection whose request was rejected before its body arrived (RFC 9112 section 9.6). hyper
+/// closes it after the response, and clients would send their next request on it.
+pub(crate) fn announce_close(
+    cx: &mut Context<'_>,
+    version: Version,
+    body: &mut Body,
+    response: &mut Response<Body>,
+) {
+    let is_announced = response.headers().contains_key(CONNECTION);
+    if version < Version::HTTP_2 && !is_announced && is_unread(cx, body) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+}
+
+/// Drops what has arrived of a body. Returns true if more is to come.
+fn is_unread(cx: &mut Context<'_>, body: &mut Body) -> bool {
+    while !body.is_end_stream() {
+        match Pin::new(&mut *body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(None) => return false,
+            Poll::Ready(Some(Err(_))) | Poll::Pending => return true,
+        }
+    }
+    false
 }
 
 /// Builds a JSON-RPC error. No code of the specification applies here; the code is derived from the status.

@@ -20,7 +20,7 @@ use url::Url;
 
 use super::connect::Connector;
 use super::pools::Pools;
-use super::{FetchError, FetchedResponse, Guard, Phase, StreamingResponse};
+use super::{FetchError, FetchedResponse, Guard, MemoryBudget, Phase, StreamingResponse};
 pub use builder::ClientBuilder;
 pub use trust::trust_ca;
 
@@ -52,6 +52,7 @@ pub struct Client {
     deadlines: Deadlines,
     max_body: usize,
     redirects: usize,
+    memory: MemoryBudget,
 }
 
 /// Time limits for each part of a request.
@@ -219,6 +220,7 @@ impl Client {
             roots: Vec::new(),
             user_roots_only: false,
             identity: None,
+            memory: MemoryBudget::default(),
         }
     }
 
@@ -233,6 +235,10 @@ impl Client {
 
     pub(super) fn max_body(&self) -> usize {
         self.max_body
+    }
+
+    pub(super) fn memory(&self) -> &MemoryBudget {
+        &self.memory
     }
 
     pub(super) fn connector(&self) -> Connector {
@@ -340,6 +346,7 @@ impl Client {
             idle: deadlines.idle,
             total,
             max: self.max_body,
+            memory: self.memory.clone(),
             seen: 0,
             place: None,
         })

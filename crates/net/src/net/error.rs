@@ -71,6 +71,12 @@ pub enum FetchError {
         /// Maximum size in bytes, after decompression.
         max: usize,
     },
+    /// The process has no memory for the response.
+    #[error("there is no memory for the response of {host} (limits.memory_bytes); try again later")]
+    Memory {
+        /// The host.
+        host: String,
+    },
     /// The content encoding was not requested, or the data does not match it.
     #[error(
         "the response of {host} has an unsupported content encoding, or is incomplete or damaged"
@@ -172,6 +178,7 @@ impl FetchError {
                 matches!(phase, Phase::FirstByte | Phase::Body | Phase::Total)
             }
             Self::TooLarge { .. }
+            | Self::Memory { .. }
             | Self::Encoding { .. }
             | Self::Redirects { .. }
             | Self::Redirect { .. }
@@ -188,6 +195,7 @@ impl FetchError {
             Self::Tls { .. } => "tls_error",
             Self::Timeout { .. } => "timeout",
             Self::TooLarge { .. } => "too_large",
+            Self::Memory { .. } => "memory",
             Self::Encoding { .. } => "encoding",
             Self::Redirects { .. } | Self::Redirect { .. } => "redirect",
         }

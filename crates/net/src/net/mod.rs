@@ -25,6 +25,7 @@ mod guard;
 mod decompress;
 #[cfg(feature = "egress")]
 mod pinned_client;
+mod memory_budget;
 mod name_patterns;
 mod peer;
 #[cfg(feature = "egress")]
@@ -54,6 +55,7 @@ pub use error::with_causes;
 pub use error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]
 pub use guard::{EgressConfig, Guard, HostRuleError};
+pub use memory_budget::MemoryBudget;
 pub use name_patterns::{NamePatterns, PatternError};
 pub use peer::Peer;
 #[cfg(feature = "egress")]

@@ -163,6 +163,7 @@ impl PinnedClient {
             idle: deadlines.idle,
             total,
             max: parts.client.max_body(),
+            memory: parts.client.memory().clone(),
             seen: 0,
             place: Some(place),
         };

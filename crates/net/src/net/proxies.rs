@@ -1,6 +1,7 @@
 //! Proxies in front of the server, whose word about a request counts.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Once;
 
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
@@ -48,7 +49,10 @@ impl TrustedProxies {
         let one = self.behind(peer, &x_forwarded_for(headers));
         let other = self.behind(peer, &forwarded_for(headers));
         match (one, other) {
-            (Some(one), Some(other)) if one != other => peer,
+            (Some(one), Some(other)) if one != other => {
+                warn_of_disagreement(peer);
+                peer
+            }
             (one, other) => one.or(other).unwrap_or(peer),
         }
     }
@@ -76,6 +80,20 @@ impl TrustedProxies {
             IpNet::V6(network) => network.prefix_len() < 16,
         })
     }
+}
+
+/// Logs once that a proxy passes on a header that it does not write. Clients can cause it with each request.
+#[cold]
+fn warn_of_disagreement(proxy: IpAddr) {
+    static LOGGED: Once = Once::new();
+    LOGGED.call_once(|| {
+        tracing::warn!(
+            %proxy,
+            setting = "http.trusted_proxies",
+            "X-Forwarded-For and Forwarded of a request name different clients, so it counts as one of the proxy, which limits of \
+             public addresses do not apply to; let the proxy remove the header that it does not write"
+        );
+    });
 }
 
 impl FromIterator<IpNet> for TrustedProxies {

@@ -17,7 +17,26 @@ pub struct EventDecoder {
     last_id: Option<String>,
     /// True if the next event is too long, which the next call reports.
     is_too_long: bool,
+    /// True to skip events that are too long.
+    skips: bool,
+    skipped: Option<SkippedEvent>,
 }
+
+/// An event that is too long, while its rest is skipped.
+#[derive(Debug)]
+struct SkippedEvent {
+    beginning: Vec<u8>,
+    end: Vec<u8>,
+    bytes: usize,
+    /// True if the current line has had no bytes.
+    line_is_empty: bool,
+}
+
+/// Number of bytes kept from the beginning and from the end of an event that is skipped.
+const SKIPPED_BEGINNING: usize = 256;
+const SKIPPED_END: usize = 64;
+/// Maximum length of an event that is skipped, as a multiple of the size limit.
+const SKIPPED_MAX: usize = 8;
 
 /// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +54,12 @@ pub enum SseItem {
     Event(Event),
     /// After how many milliseconds to come back when the stream ends.
     Retry(u64),
+    /// The beginning and the end of the data of an event that is too long; only of a decoder that
+    /// [skips](EventDecoder::skipping) them.
+    TooLong {
+        beginning: Vec<u8>,
+        end: Vec<u8>,
+    },
 }
 
 /// Error for an event or line that exceeds the size limit.
@@ -58,7 +83,16 @@ impl EventDecoder {
             id: None,
             last_id: None,
             is_too_long: false,
+            skips: false,
+            skipped: None,
         }
+    }
+
+    /// Skips events that are too long, up to eight times the limit, instead of failing.
+    #[must_use]
+    pub fn skipping(mut self) -> Self {
+        self.skips = true;
+        self
     }
 
     /// Prepares for another stream, which resumes after the last complete event. Discards the incomplete one.
@@ -68,6 +102,7 @@ impl EventDecoder {
             // As in browsers, events without an ID keep the last one.
             id: last_id.clone(),
             last_id,
+            skips: self.skips,
             ..Self::new(self.max)
         };
     }
@@ -92,7 +127,18 @@ impl EventDecoder {
             if continues_end && end == Some(b'\n') {
                 continue;
             }
-            if self.max < self.line.len() + text.len() + self.data.len() {
+            if self.skips {
+                if self.skipped.is_none() && self.is_longer_with(text) {
+                    self.begin_skipping(text);
+                }
+                if let Some(skipped) = &self.skipped
+                    && skipped.bytes <= self.max.saturating_mul(SKIPPED_MAX)
+                {
+                    said.extend(self.skip(text, end));
+                    continue;
+                }
+            }
+            if self.skipped.is_some() || self.is_longer_with(text) {
                 self.is_too_long = true;
                 return match said.is_empty() {
                     true => Err(self.too_long()),
@@ -107,6 +153,50 @@ impl EventDecoder {
             }
         }
         Ok(said)
+    }
+
+    fn is_longer_with(&self, text: &[u8]) -> bool {
+        self.max < self.line.len() + text.len() + self.data.len()
+    }
+
+    #[cold]
+    fn begin_skipping(&mut self, text: &[u8]) {
+        let data = std::mem::take(&mut self.data).into_bytes();
+        let mut line = std::mem::take(&mut self.line);
+        let bytes = data.len() + line.len();
+        let beginning = match data.is_empty() {
+            true => {
+                line.extend_from_slice(&text[..text.len().min(SKIPPED_BEGINNING)]);
+                line.strip_prefix(b"data:").unwrap_or(&line)
+            }
+            false => &data,
+        };
+        self.skipped = Some(SkippedEvent {
+            beginning: beginning[..beginning.len().min(SKIPPED_BEGINNING)].to_vec(),
+            end: Vec::new(),
+            bytes,
+            line_is_empty: false,
+        });
+    }
+
+    /// Skips a part of a line. Returns the event if it ends here.
+    #[cold]
+    fn skip(&mut self, text: &[u8], line_end: Option<u8>) -> Option<SseItem> {
+        let skipped = self.skipped.as_mut()?;
+        skipped.bytes += text.len();
+        skipped.line_is_empty &= text.is_empty();
+        let end = &mut skipped.end;
+        end.extend_from_slice(&text[text.len().saturating_sub(SKIPPED_END)..]);
+        end.drain(..end.len().saturating_sub(SKIPPED_END));
+        self.after_return = line_end? == b'\r';
+        if !std::mem::replace(&mut skipped.line_is_empty, true) {
+            return None;
+        }
+        let SkippedEvent { beginning, end, .. } = self.skipped.take()?;
+        self.last_id.clone_from(&self.id);
+        self.kind.clear();
+        self.has_data = false;
+        Some(SseItem::TooLong { beginning, end })
     }
 
     #[cold]
@@ -221,6 +311,29 @@ mod tests {
         let mut decoder = EventDecoder::new(10);
         assert!(decoder.push(b"data:123\ndata:4").is_ok());
         assert!(decoder.push(b"567890").is_err());
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_skipped_on_request_however_it_is_cut() {
+        let long = format!("id: 2\r\ndata: {{\"id\":7,{}}}\r\n\r\n", "x".repeat(200));
+        let stream = format!("data: a\n\n{long}data: b\n\n");
+        for cut in 0..stream.len() {
+            let mut decoder = EventDecoder::new(40).skipping();
+            let (first, second) = stream.as_bytes().split_at(cut);
+            let mut said = decoder.push(first).expect("skipped");
+            said.extend(decoder.push(second).expect("skipped"));
+            let [a, SseItem::TooLong { beginning, end }, b] = &said[..] else {
+                panic!("{said:?}");
+            };
+            assert_eq!(*a, event("", "a", None));
+            assert_eq!(*b, event("", "b", Some("2")));
+            assert!(beginning.trim_ascii().starts_with(b"{\"id\":7,"), "{cut}");
+            assert!(end.ends_with(b"xxx}"), "{cut}");
+        }
+        let mut decoder = EventDecoder::new(40).skipping();
+        let endless = "x".repeat(41);
+        let fails = (0..10).any(|_| decoder.push(endless.as_bytes()).is_err());
+        assert!(fails, "memory is bounded, but time is not");
     }
 
     #[test]

@@ -11,17 +11,21 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use url::Url;
 
 use super::client::{is_redirect, next_url};
 use super::decompress::{DecompressError, Decompressor};
 use super::pinned_client::PoolSlot;
-use super::{FetchError, Phase};
+use super::{FetchError, MemoryBudget, Phase};
 
 /// Maximum time to drain the rest of an unwanted stream, and the maximum number of bytes to discard.
 const REST: Duration = Duration::from_secs(1);
 const REST_BYTES: usize = 64 * 1024;
+/// Size from which a body counts as large.
+const LARGE_BYTES: usize = 64 * 1024;
+/// Pause until memory is tried again. It is measured a few times a second.
+const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A complete response.
 #[derive(Clone, Debug)]
@@ -55,6 +59,8 @@ pub struct StreamingResponse {
     /// When it has to be whole, and how long that was at first.
     pub(super) total: Option<(Instant, Duration)>,
     pub(super) max: usize,
+    /// Memory for large bodies.
+    pub(super) memory: MemoryBudget,
     pub(super) seen: usize,
     /// Pool slot that takes the connection back after the whole body was read.
     pub(super) place: Option<PoolSlot>,
@@ -101,6 +107,11 @@ impl StreamingResponse {
             self.seen = self.seen.saturating_add(data.len());
             if self.max < self.seen {
                 return Err(self.too_large());
+            }
+            let bytes = data.len() as u64;
+            if LARGE_BYTES < self.seen && !self.memory.take(bytes) {
+                let (memory, host) = (self.memory.clone(), Arc::clone(&self.host));
+                wait_for_memory(memory, bytes, deadline, host).await?;
             }
             self.leave_if_ended();
             return Ok(Some(data));
@@ -238,6 +249,25 @@ impl StreamingResponse {
         FetchError::TooLarge {
             host: self.host.to_string(),
             max: self.max,
+        }
+    }
+}
+
+/// Waits until there is memory for a part of a large body.
+async fn wait_for_memory(
+    memory: MemoryBudget,
+    bytes: u64,
+    deadline: Instant,
+    host: Arc<str>,
+) -> Result<(), FetchError> {
+    loop {
+        if !memory.has_room(bytes) || deadline <= Instant::now() {
+            let host = host.to_string();
+            return Err(FetchError::Memory { host });
+        }
+        sleep(MEMORY_PAUSE).await;
+        if memory.take(bytes) {
+            return Ok(());
         }
     }
 }

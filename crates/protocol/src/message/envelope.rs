@@ -295,9 +295,15 @@ impl<'a> Envelope<'a> {
         self.problem.get_or_insert(problem);
     }
 
-    pub(super) fn into_message(self, id_bytes: usize) -> Result<Message<'a>, Malformed<'a>> {
+    pub(super) fn into_message(mut self, id_bytes: usize) -> Result<Message<'a>, Malformed<'a>> {
         let id = self.id.filter(|id| is_id(id) && id.len() <= id_bytes + 2);
-        let invalid = |reason| Err(Malformed::invalid(reason, id));
+        let is_response = self.method.is_none() && (self.result.is_some() || self.error.is_some());
+        let invalid = |reason| {
+            Err(Malformed {
+                is_response,
+                ..Malformed::invalid(reason, id)
+            })
+        };
         if let Some(problem) = self.problem {
             return invalid(problem);
         }
@@ -306,7 +312,10 @@ impl<'a> Envelope<'a> {
             return invalid("jsonrpc is \"2.0\"");
         }
         if let (Some(text), None) = (self.id, id) {
-            return Err(Malformed::no_id(text, id_bytes));
+            return Err(Malformed {
+                is_response,
+                ..Malformed::no_id(text, id_bytes)
+            });
         }
         let Some(method) = self.method else {
             let outcome = match (self.result, self.error) {
@@ -329,6 +338,8 @@ impl<'a> Envelope<'a> {
         let Some(method) = string(method) else {
             return invalid("method is a string");
         };
+        // Go clients send a map that is nil as null.
+        self.params.arguments = self.params.arguments.filter(|given| *given != "null");
         Ok(match id {
             Some(id) => Message::Request(Request {
                 id,

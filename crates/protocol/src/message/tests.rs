@@ -41,6 +41,24 @@ fn takes_a_call_apart() {
 }
 
 #[test]
+fn arguments_that_are_null_are_none() {
+    let read = |arguments: &str| {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{arguments}"name":"echo"}}}}"#
+        );
+        request(&body).params.arguments.map(str::to_owned)
+    };
+    assert_eq!(read(r#""arguments": null ,"#), None);
+    assert_eq!(read(""), None);
+    for other in ["{}", "[]", r#""null""#] {
+        let member = format!(r#""arguments":{other},"#);
+        assert_eq!(read(&member).as_deref(), Some(other));
+    }
+    let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":null,"arguments":{}}}"#;
+    assert_eq!(refusal(twice.as_bytes()).1, "a member appears twice");
+}
+
+#[test]
 fn rpc_02_ids_are_integers_or_strings() {
     for id in [
         "0",

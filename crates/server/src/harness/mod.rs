@@ -154,7 +154,8 @@ impl Harness {
         self
     }
 
-    /// Starts a new session: it belongs to one principal, and headers and log level are fixed at its start.
+    /// Starts a new session: it belongs to one principal, and revision, capabilities, headers and log level are fixed at its
+    /// start.
     fn renew_peer(&mut self) {
         self.peer = StdioPeer::with_http(self.http.clone());
     }

@@ -16,6 +16,7 @@ impl Harness {
     #[must_use]
     pub fn with_version(mut self, revision: Revision) -> Self {
         self.revision = revision;
+        self.renew_peer();
         self
     }
 
@@ -137,6 +138,7 @@ impl Harness {
         answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
     ) -> Self {
         self.answer = Some(Box::new(answer));
+        self.renew_peer();
         self
     }
 

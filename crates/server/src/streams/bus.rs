@@ -7,10 +7,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use super::keys::Names;
 use super::{Streams, notice};
 use crate::catalog::LogLevel;
 use crate::replicas::Presence;
 use crate::seal::RevokedSession;
+use crate::server::inflight::InflightGuard;
 use crate::state::{Retention, StateError};
 
 /// A change of a session that every replica must apply.
@@ -78,12 +80,19 @@ pub(super) const NOTICES: Retention = Retention {
     life: DAY,
     may_go: false,
 };
-/// Retention of the log of durable events: the maximum age of a session.
-pub(super) const EVENTS: Retention = Retention {
+/// Retention of the log of ended sessions: the maximum age of a session.
+const EVENTS: Retention = Retention {
     entries: 100_000,
     bytes: 16 * 1024 * 1024,
     life: DAY,
     may_go: false,
+};
+/// Retention of the log of log levels. It is a log of its own, since a client can set its level as often as it likes.
+const LEVELS: Retention = Retention {
+    entries: 10_000,
+    bytes: 1024 * 1024,
+    life: DAY,
+    may_go: true,
 };
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -102,9 +111,17 @@ pub(super) struct Outbox {
 #[derive(Debug)]
 pub(super) enum OutboxItem {
     Message(BusMessage),
-    Event(Box<DurableEvent>),
+    Event(PendingEvent),
     /// Remove everything stored for a session that ended here.
     Forget(Arc<str>),
+}
+
+/// A durable event that is not in its log yet.
+#[derive(Debug)]
+pub(super) struct PendingEvent {
+    pub(super) event: Box<DurableEvent>,
+    /// Makes shutdown wait for it. `None` if it may be lost.
+    pub(super) busy: Option<InflightGuard>,
 }
 
 impl Outbox {
@@ -118,14 +135,8 @@ impl Outbox {
 
     fn put(&self, out: OutboxItem) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if OUTBOX_MAX <= waiting.len() {
-            // Messages have no guarantee, and state that is not removed expires; durable events are dropped last.
-            let lesser = waiting
-                .iter()
-                .position(|out| !matches!(out, OutboxItem::Event(_)));
-            waiting.remove(lesser.unwrap_or(0));
-        }
         waiting.push_back(out);
+        make_room(&mut waiting);
         drop(waiting);
         self.changed.notify_one();
     }
@@ -136,22 +147,53 @@ impl Outbox {
     }
 
     /// Puts events that could not be sent back to the front.
-    pub(super) fn put_back(&self, events: impl DoubleEndedIterator<Item = Box<DurableEvent>>) {
+    pub(super) fn put_back(&self, events: impl DoubleEndedIterator<Item = PendingEvent>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events.rev() {
             waiting.push_front(OutboxItem::Event(event));
         }
-        // The newest items are dropped.
-        waiting.truncate(OUTBOX_MAX);
+        make_room(&mut waiting);
+    }
+}
+
+/// Drops what exceeds the maximum. Messages have no guarantee, state that is not removed expires, and sessions without a
+/// log level have the default; ended sessions are dropped last.
+fn make_room(waiting: &mut VecDeque<OutboxItem>) {
+    while OUTBOX_MAX < waiting.len() {
+        let oldest = |is_lesser: fn(&OutboxItem) -> bool| waiting.iter().position(is_lesser);
+        let least = oldest(|out| !matches!(out, OutboxItem::Event(_))).or_else(|| {
+            oldest(|out| matches!(out, OutboxItem::Event(pending) if pending.is_level()))
+        });
+        waiting.remove(least.unwrap_or(0));
+    }
+}
+
+impl PendingEvent {
+    /// Returns true for a change of a log level.
+    pub(super) fn is_level(&self) -> bool {
+        matches!(*self.event, DurableEvent::Level { .. })
+    }
+
+    /// Its log, and the retention of that.
+    pub(super) fn log<'n>(&self, names: &'n Names) -> (&'n str, Retention) {
+        match self.is_level() {
+            true => (&names.levels, LEVELS),
+            false => (&names.events, EVENTS),
+        }
     }
 }
 
 impl Streams {
     /// Records a durable event for all replicas. This one has applied it.
     pub(crate) fn record_event(&self, event: DurableEvent) {
-        if self.is_shared {
-            self.outbox.put(OutboxItem::Event(Box::new(event)));
+        if !self.is_shared {
+            return;
         }
+        let must_arrive = matches!(event, DurableEvent::Ended(_));
+        self.outbox.put(OutboxItem::Event(PendingEvent {
+            event: Box::new(event),
+            busy: must_arrive.then(|| self.inflight.delay_shutdown()),
+        }));
     }
 
     /// Sends a message to all other replicas.
@@ -186,5 +228,64 @@ impl Streams {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> OutboxItem {
+        OutboxItem::Message(BusMessage::News)
+    }
+
+    fn level(number: usize) -> OutboxItem {
+        OutboxItem::Event(PendingEvent {
+            event: Box::new(DurableEvent::Level {
+                session: number.to_string().into(),
+                level: LogLevel::Debug,
+            }),
+            busy: None,
+        })
+    }
+
+    fn ended() -> OutboxItem {
+        let nonce = [0_u8; 16];
+        let ended = serde_json::json!({
+            "nonce": nonce, "principal": "ada", "issued": 0, "expires": 1
+        });
+        OutboxItem::Event(PendingEvent {
+            event: Box::new(DurableEvent::Ended(
+                serde_json::from_value(ended).expect("a session"),
+            )),
+            busy: None,
+        })
+    }
+
+    #[test]
+    fn levels_that_a_client_sets_without_end_displace_no_ended_session() {
+        let outbox = Outbox::default();
+        outbox.put(ended());
+        outbox.put(message());
+        for number in 0..2 * OUTBOX_MAX {
+            outbox.put(level(number));
+        }
+        outbox.put(ended());
+        let taken: Vec<_> = std::iter::from_fn(|| outbox.take()).collect();
+        assert_eq!(taken.len(), OUTBOX_MAX);
+        let is_ended = |out: &&OutboxItem| matches!(out, OutboxItem::Event(of) if !of.is_level());
+        assert_eq!(taken.iter().filter(is_ended).count(), 2);
+        // The newest levels are kept.
+        let last = &taken[OUTBOX_MAX - 2];
+        assert!(format!("{last:?}").contains(&(2 * OUTBOX_MAX - 1).to_string()));
+        // What is put back counts too.
+        outbox.put(message());
+        outbox.put_back(taken.into_iter().filter_map(|out| match out {
+            OutboxItem::Event(pending) => Some(pending),
+            _ => None,
+        }));
+        let taken: Vec<_> = std::iter::from_fn(|| outbox.take()).collect();
+        assert_eq!(taken.len(), OUTBOX_MAX);
+        assert_eq!(taken.iter().filter(is_ended).count(), 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Coordination of replicas.
 //!
-//! Two logs hold what every replica must know. Bus messages announce new entries and carry what concerns one replica.
+//! Logs hold what every replica must know. Bus messages announce new entries and carry what concerns one replica.
 //! Bus messages may be lost; log entries are not, and wait in the outbox while the state is unavailable. After an
 //! outage or lost messages, a replica reads the logs from its position.
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::bus::{BusMessage, DurableEvent, EVENTS, NOTICES, OutboxItem, PAGE};
+use super::bus::{BusMessage, DurableEvent, NOTICES, OutboxItem, PAGE, PendingEvent};
 use super::notice;
 use crate::protocol::message::Response;
 use crate::server::liveness::HEARTBEAT_INTERVAL;
@@ -32,6 +32,8 @@ const REVOCATION_CHECK: Duration = Duration::from_secs(1);
 
 /// Delay before the next attempt after a failure.
 const RETRY: Duration = Duration::from_secs(1);
+/// Maximum time for which a stopping server tries to record events.
+const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
 /// Number of notices appended before they are delivered.
 const CHANGE_BATCH_MAX: usize = 64;
 
@@ -42,8 +44,11 @@ struct ClusterState {
     retry_at: Option<Instant>,
     /// Time of the next attempt to send the outbox.
     flush_at: Option<Instant>,
-    /// Position in the log of durable events.
+    /// Positions in the logs of ended sessions and of log levels.
     events: u64,
+    levels: u64,
+    /// Time after which a stopping server does not wait for events that cannot be recorded.
+    gives_up_at: Option<Instant>,
     /// Time of the next attempt to read the logs.
     read_at: Option<Instant>,
     /// Time of the next attempt to load subscriptions.
@@ -76,10 +81,10 @@ pub(crate) async fn run(server: &Arc<Server>) {
                 }
             },
             () = server.streams.outbox.changed.notified() => {
-                cluster.flush_at = flush_outbox(server).await;
+                flush_outbox(server, &mut cluster).await;
             }
             () = tokio::time::sleep_until(flush_at.unwrap_or(retry_at)), if flush_at.is_some() => {
-                cluster.flush_at = flush_outbox(server).await;
+                flush_outbox(server, &mut cluster).await;
             }
             () = tokio::time::sleep_until(read_at.unwrap_or(retry_at)), if read_at.is_some() => {
                 catch_up(server, &mut cluster).await;
@@ -160,18 +165,20 @@ async fn subscribe_to_bus(server: &Server, cluster: &mut ClusterState) {
     }
 }
 
-/// Reads both logs from the current position. Retries after a failure, since the announcement is not repeated.
+/// Reads all logs from the current positions. Retries after a failure, since the announcement is not repeated.
 async fn catch_up(server: &Server, cluster: &mut ClusterState) {
-    let events = read_events(server, &mut cluster.events).await;
-    server.streams.track_health(&events);
-    let notices = server.streams.read_notices().await;
-    server.streams.track_health(&notices);
-    let failed = events.is_err() || notices.is_err();
+    let streams = &server.streams;
+    let events = read_events(server, &streams.names.events, &mut cluster.events).await;
+    streams.track_health(&events);
+    let levels = read_events(server, &streams.names.levels, &mut cluster.levels).await;
+    streams.track_health(&levels);
+    let notices = streams.read_notices().await;
+    streams.track_health(&notices);
+    let failed = events.is_err() || levels.is_err() || notices.is_err();
     cluster.read_at = failed.then(|| Instant::now() + RETRY);
 }
 
-async fn read_events(server: &Server, at: &mut u64) -> Result<(), StateError> {
-    let log = &server.streams.names.events;
+async fn read_events(server: &Server, log: &str, at: &mut u64) -> Result<(), StateError> {
     loop {
         let Some(page) = server.streams.state.read_after(log, *at, PAGE).await? else {
             return Ok(());
@@ -259,10 +266,12 @@ async fn handle_bus_message(server: &Arc<Server>, cluster: &mut ClusterState, me
     }
 }
 
-/// Sends the outbox. Returns the time of the next attempt if durable events could not be sent.
-async fn flush_outbox(server: &Server) -> Option<Instant> {
+/// Sends the outbox. Durable events that could not be sent are tried again later.
+async fn flush_outbox(server: &Server, cluster: &mut ClusterState) {
     let streams = &server.streams;
     let mut unsent = Vec::new();
+    // Each log keeps its order.
+    let (mut events_fail, mut levels_fail) = (false, false);
     while let Some(out) = streams.outbox.take() {
         let message = match out {
             OutboxItem::Message(message) => message,
@@ -270,17 +279,22 @@ async fn flush_outbox(server: &Server) -> Option<Instant> {
                 streams.delete_session_state(&session).await;
                 continue;
             }
-            OutboxItem::Event(event) if !unsent.is_empty() => {
-                unsent.push(event);
-                continue;
-            }
-            OutboxItem::Event(event) => {
-                let entry = serde_json::to_vec(&event).unwrap_or_default();
-                let log = &streams.names.events;
-                let appended = streams.state.append(log, entry.into(), EVENTS).await;
+            OutboxItem::Event(pending) => {
+                let fails = match pending.is_level() {
+                    true => &mut levels_fail,
+                    false => &mut events_fail,
+                };
+                if *fails {
+                    unsent.push(pending);
+                    continue;
+                }
+                let entry = serde_json::to_vec(&pending.event).unwrap_or_default();
+                let (log, keep) = pending.log(&streams.names);
+                let appended = streams.state.append(log, entry.into(), keep).await;
                 streams.track_health(&appended);
                 if appended.is_err() {
-                    unsent.push(event);
+                    *fails = true;
+                    unsent.push(pending);
                     continue;
                 }
                 BusMessage::News
@@ -289,9 +303,28 @@ async fn flush_outbox(server: &Server) -> Option<Instant> {
         // Messages have no guarantee; readers of the logs read on later.
         let _ = publish(server, message).await;
     }
-    let waits = !unsent.is_empty();
+    cluster.flush_at = (!unsent.is_empty()).then(|| Instant::now() + RETRY);
+    if streams.is_stopping() {
+        stop_waiting(&mut unsent, &mut cluster.gives_up_at);
+    }
     streams.outbox.put_back(unsent.into_iter());
-    waits.then(|| Instant::now() + RETRY)
+}
+
+/// Lets a stopping server stop after a while without these events.
+fn stop_waiting(unsent: &mut [PendingEvent], gives_up_at: &mut Option<Instant>) {
+    let now = Instant::now();
+    if now < *gives_up_at.get_or_insert(now + SHUTDOWN_RETRY) {
+        return;
+    }
+    let awaited = unsent.iter_mut().filter_map(|pending| pending.busy.take());
+    let count = awaited.count();
+    if 0 < count {
+        tracing::warn!(
+            count,
+            setting = "state.url",
+            "the end of sessions could not be recorded in the shared state: other replicas serve them until they expire"
+        );
+    }
 }
 
 /// Publishes pending changes through the log, or locally if the log fails.

@@ -5,6 +5,7 @@ pub(super) struct Names {
     pub(super) prefix: String,
     pub(super) notices: String,
     pub(super) events: String,
+    pub(super) levels: String,
     pub(super) bus: String,
 }
 
@@ -14,6 +15,7 @@ impl Names {
         Self {
             notices: format!("{prefix}/notices"),
             events: format!("{prefix}/facts"),
+            levels: format!("{prefix}/levels"),
             bus: format!("{prefix}/bus"),
             prefix,
         }

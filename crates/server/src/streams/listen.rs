@@ -19,6 +19,7 @@ use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, fault_of_uri};
 use crate::seal::Session;
 use crate::server::errors::{internal_error, invalid_params};
+use crate::server::inflight::canonical;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
@@ -79,7 +80,7 @@ pub(crate) fn listen(
     let (wants, accepted) = accept_filter(server, &filter, caller.principal, request.id)?;
     let asked_tasks = Arc::clone(&wants.tasks);
     let owner = Owner {
-        request: (!over_http).then(|| RequestId::from_json(request.id)),
+        request: (!over_http).then(|| canonical(RequestId::from_json(request.id))),
         ..server.streams.owner(caller.principal, caller.address)
     };
     let place = server
@@ -131,7 +132,7 @@ fn accept_filter(
         prompts: flag(
             "promptsListChanged",
             filter.prompts_list_changed,
-            snapshot.catalog.prompts.len() > 0,
+            snapshot.catalog.has_prompts(),
         ),
         resources: flag(
             "resourcesListChanged",

@@ -1,7 +1,7 @@
 //! Event streams: notification streams, resumable call streams, and how replicas coordinate them.
 //!
-//! Two logs in the shared state hold what every replica must know: *notices*, which say that something has changed
-//! (`notice.rs`), and *durable events* about sessions (`cluster.rs`). A replica that is told of new entries reads on
+//! Logs in the shared state hold what every replica must know: *notices*, which say that something has changed
+//! (`notice.rs`), and *durable events* about sessions (`cluster.rs`): one for ends, one for log levels. A replica that is told of new entries reads on
 //! from its position. So a lost bus message loses no entry.
 //!
 //! - A session's notification stream (GET) and a stream of `subscriptions/listen` deliver notices
@@ -40,11 +40,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::inflight::Inflight;
+use super::inflight::{Inflight, canonical};
 use super::liveness::Liveness;
 use super::snapshots::Snapshots;
 use crate::auth::{Principal, PrincipalKind};
-use crate::catalog::{Announcer, ChangeEvent, SubscriptionCounts};
+use crate::catalog::{Announcer, ChangeEvent, RequestId, SubscriptionCounts};
 use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
 use crate::state::SharedState;
@@ -131,6 +131,13 @@ impl Streams {
         announcer: Announcer,
         snapshots: Arc<Snapshots>,
     ) -> Self {
+        // The announcer may live in tools that the snapshots have.
+        let served = Arc::downgrade(&snapshots);
+        announcer.on_resource_change(move |uri| {
+            if let Some(snapshots) = served.upgrade() {
+                snapshots.load().resource_cache.invalidate(uri);
+            }
+        });
         Self {
             config,
             state,
@@ -328,12 +335,9 @@ impl Streams {
 
     /// Closes the stream opened by a request, over stdio.
     pub fn cancel(&self, request: &str) {
+        let request = canonical(RequestId::from_json(request));
         for mailbox in self.registry().mailboxes.values() {
-            if mailbox
-                .request
-                .as_ref()
-                .is_some_and(|id| id.as_json() == request)
-            {
+            if mailbox.request.as_ref() == Some(&request) {
                 mailbox.end(CloseReason::Gone);
             }
         }

@@ -183,7 +183,10 @@ impl LoggedCall {
                 if let Err(error) = &written
                     && self.retry_write(error)
                 {
-                    continue;
+                    if self.is_detached {
+                        continue;
+                    }
+                    return Poll::Ready(self.take_for_reader());
                 }
                 let Some(PendingWrite { data, kind, .. }) = self.writing.take() else {
                     continue;
@@ -232,13 +235,21 @@ impl LoggedCall {
         }
     }
 
-    /// Retries the last entry of a detached call. Returns false if no retry is possible.
+    /// Takes the response whose entry is retried. The reader's connection may be broken, so the entry is written
+    /// nevertheless.
+    fn take_for_reader(&mut self) -> Option<StreamEvent> {
+        let writing = self.writing.as_mut()?;
+        let data = std::mem::replace(&mut writing.data, EventData::Empty);
+        (!matches!(data, EventData::Empty)).then(|| StreamEvent::of(data))
+    }
+
+    /// Retries the last entry of a call. Returns false if no retry is possible.
     fn retry_write(&mut self, error: &StateError) -> bool {
         let Some(writing) = &mut self.writing else {
             return false;
         };
         let may_be = !matches!(error, StateError::TooLarge { .. } | StateError::WrongType);
-        if !(self.is_detached && may_be && matches!(writing.kind, ANSWER | END)) {
+        if !(may_be && matches!(writing.kind, ANSWER | END)) {
             return false;
         }
         if self.attempts.is_none() {
@@ -262,7 +273,9 @@ impl LoggedCall {
             .as_ref()
             .is_none_or(|tries| tries.until <= Instant::now())
         {
-            tracing::warn!(%error, "the result of a call whose stream broke could not be stored, and is lost");
+            if self.is_detached {
+                tracing::warn!(%error, "the result of a call whose stream broke could not be stored, and is lost");
+            }
             return false;
         }
         let (state, log) = (self.state.clone(), self.log.clone());
@@ -358,7 +371,8 @@ impl EventSource for ResumableStream {
                 return Poll::Ready(None);
             };
             logged.live.waker.register(cx.waker());
-            if self.leaves || !logged.live.is_held_by(0) {
+            let is_answered = logged.attempts.is_some();
+            if self.leaves || is_answered || !logged.live.is_held_by(0) {
                 self.hand_over();
                 return Poll::Ready(None);
             }
@@ -376,7 +390,7 @@ impl EventSource for ResumableStream {
                     }
                 }
                 Poll::Ready(None) => {
-                    self.logged = None;
+                    self.hand_over();
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {

@@ -203,6 +203,7 @@ mod tests {
         assert_eq!(failed.status, TaskStatus::Broken);
         let shown = other.tasks.shown(&failed, TaskDialect::Extension).await;
         let shown = shown.expect("a state").expect("an outcome");
+        let shown: Value = serde_json::from_str(&shown).expect("JSON");
         assert_eq!(shown["error"]["code"], -32603);
         // And stays so, whatever comes of it.
         let late = one.tasks.change(&record.id, |record| {

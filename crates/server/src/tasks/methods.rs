@@ -1,12 +1,13 @@
 //! Handlers of `tasks/get`, `tasks/update`, `tasks/cancel` and `tasks/result`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::record::{Record, TaskDialect, TaskResult, TaskStatus};
@@ -143,6 +144,10 @@ impl TaskRequest {
     }
 
     fn broken(&self, error: &StateError) -> Reply {
+        if let StateError::TooLarge { max, .. } = error {
+            let problem = format!("a task takes up to {max} bytes of responses at once; send less");
+            return invalid_params(&self.id, &problem);
+        }
         if let StateError::Full | StateError::Share = error {
             let message = format!("the task goes on, but its state cannot be read now: {error}");
             return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
@@ -159,9 +164,9 @@ impl TaskRequest {
             Err(reply) => return reply,
         };
         match self.server.tasks.shown(&record, self.dialect).await {
-            Ok(Some(shown)) if self.dialect == TaskDialect::Core => self.plain(&shown.into()),
-            Ok(Some(shown)) => extension_result(&self.server, &self.id, "complete", shown),
-            Ok(None) => internal_error(&self.id),
+            Ok(Some(shown)) if self.dialect == TaskDialect::Core => self.plain(&shown),
+            Ok(Some(shown)) => extension_result(&self.server, &self.id, "complete", &shown),
+            Ok(None) => self.lost(),
             Err(error) => self.broken(&error),
         }
     }
@@ -191,10 +196,10 @@ impl TaskRequest {
             return self.broken(&error);
         }
         match self.dialect {
-            TaskDialect::Extension => {
-                extension_result(&self.server, &self.id, "complete", Map::new())
+            TaskDialect::Extension => extension_result(&self.server, &self.id, "complete", "{}"),
+            TaskDialect::Core if was_running => {
+                self.plain(&Value::from(record.shown(self.dialect)).to_string())
             }
-            TaskDialect::Core if was_running => self.plain(&record.shown(self.dialect).into()),
             TaskDialect::Core => invalid_params(
                 &self.id,
                 "the task is over; it cannot be cancelled any more",
@@ -213,7 +218,7 @@ impl TaskRequest {
             .deliver(&self.task, answers, Map::new(), self.share.as_deref())
             .await
         {
-            Ok(()) => extension_result(&self.server, &self.id, "complete", Map::new()),
+            Ok(()) => extension_result(&self.server, &self.id, "complete", "{}"),
             Err(error) => self.broken(&error),
         }
     }
@@ -267,15 +272,23 @@ impl TaskRequest {
                     {
                         continue;
                     }
-                    Ok(answer) => drop(given.insert(name, answer)),
+                    Ok(answer) => drop(given.insert(name.clone(), answer)),
                     Err(ClientRequestError::Refused { code, message }) => {
-                        refused.insert(name, json!({"code": code, "message": message}));
+                        refused.insert(name.clone(), json!({"code": code, "message": message}));
                     }
                     // Another client may still respond.
                     Err(_) => continue,
                 }
                 let share = self.share.as_deref();
-                if let Err(error) = tasks.deliver(&self.task, given, refused, share).await {
+                let mut delivered = tasks.deliver(&self.task, given, refused, share).await;
+                if let Err(StateError::TooLarge { max, .. }) = delivered {
+                    // Nobody else responds to it, so the task would wait in vain.
+                    let problem = format!("the response has more than {max} bytes");
+                    let error = json!({"code": ErrorCode::Internal.number(), "message": problem});
+                    let refused = Map::from_iter([(name, error)]);
+                    delivered = tasks.deliver(&self.task, Map::new(), refused, share).await;
+                }
+                if let Err(error) = delivered {
                     return self.broken(&error);
                 }
             }
@@ -287,21 +300,26 @@ impl TaskRequest {
             return invalid_params(&self.id, "the task was cancelled; it has no result");
         }
         match self.server.tasks.load_result(record).await {
-            Ok(Some(TaskResult::Result(mut result))) => {
-                result["_meta"][RELATED_TASK] = json!({"taskId": self.task});
-                self.plain(&result)
+            Ok(Some(TaskResult::Result(result))) => {
+                self.plain(&with_related(result.get(), &json!({"taskId": self.task})))
             }
             Ok(Some(TaskResult::Error(error))) => {
                 let mut out = begin(&self.id, 256);
                 out.extend_from_slice(format!(r#","error":{error}}}"#).as_bytes());
                 Reply::document(out)
             }
-            Ok(None) => internal_error(&self.id),
+            Ok(None) => self.lost(),
             Err(error) => self.broken(&error),
         }
     }
 
-    fn plain(&self, result: &Value) -> Reply {
+    /// The task has ended, and its result was evicted or has expired.
+    fn lost(&self) -> Reply {
+        let message = "the result of the task is not stored any more: it has expired, or the state had no room for it (state.memory_bytes)";
+        Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+    }
+
+    fn plain(&self, result: &str) -> Reply {
         let mut out = begin(&self.id, 512);
         out.extend_from_slice(format!(r#","result":{result}}}"#).as_bytes());
         Reply::document(out)
@@ -345,6 +363,21 @@ fn ask(
         let answer = context.send_request(&method, params).await;
         (name, answer)
     }
+}
+
+/// Adds the task to the `_meta` of a result, whose other members stay as they are.
+fn with_related(result: &str, related: &Value) -> String {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(result).unwrap_or_default();
+    let meta = members.get("_meta").map(|meta| meta.get());
+    let meta = meta.and_then(|meta| serde_json::from_str(meta).ok());
+    let mut meta: Map<String, Value> = meta.unwrap_or_default();
+    meta.insert(RELATED_TASK.to_owned(), related.clone());
+    let mut text = format!(r#"{{"_meta":{}"#, Value::from(meta));
+    for (name, value) in members.iter().filter(|(name, _)| *name != "_meta") {
+        text.push_str(&format!(",{}:{value}", Value::from(name.as_str())));
+    }
+    text.push('}');
+    text
 }
 
 /// Adds the task to the parameters of its client request. A request of an upstream can have anything in their place.
@@ -403,6 +436,29 @@ fn without_replay<'a>(request: &Request<'a>) -> Request<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_is_related_to_its_task_and_keeps_its_other_members() {
+        let related = json!({"taskId": "1"});
+        let number = "123456789012345678901234567890";
+        for (result, meta) in [
+            (
+                format!(r#"{{"content":[],"structuredContent":{{"n":{number}}}}}"#),
+                json!({}),
+            ),
+            (
+                format!(r#"{{"structuredContent":{{"n":{number}}},"_meta":{{"a":1}}}}"#),
+                json!({"a": 1}),
+            ),
+        ] {
+            let mut expected = meta;
+            expected[RELATED_TASK] = related.clone();
+            let text = with_related(&result, &related);
+            assert!(text.contains(number), "{text}");
+            let read: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(read["_meta"], expected);
+        }
+    }
 
     #[test]
     fn params_of_any_shape_are_related_to_their_task() {

@@ -2,7 +2,7 @@
 //! the session that started the task.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::list;
 use super::record::{Record, TaskDialect, TaskResult, TaskStatus};
@@ -12,27 +12,31 @@ use crate::server::parts::Server;
 use crate::state::StateError;
 
 impl Tasks {
-    /// A task as in `tasks/get` (TSK-04). Returns `None` if its result has expired.
+    /// A task as in `tasks/get` (TSK-04), as the text of a JSON object. Returns `None` if its result has expired.
     pub(super) async fn shown(
         &self,
         record: &Record,
         dialect: TaskDialect,
-    ) -> Result<Option<Map<String, Value>>, StateError> {
+    ) -> Result<Option<String>, StateError> {
         let mut shown = record.shown(dialect);
         let is_settled = record.is_finished() && record.status != TaskStatus::Cancelled;
         if dialect == TaskDialect::Core || !is_settled {
-            return Ok(Some(shown));
+            return Ok(Some(Value::from(shown).to_string()));
         }
-        match self.load_result(record).await? {
+        let (name, outcome) = match self.load_result(record).await? {
             None => return Ok(None),
-            Some(TaskResult::Result(result)) => drop(shown.insert("result".to_owned(), result)),
+            Some(TaskResult::Result(result)) => ("result", result),
             Some(TaskResult::Error(error)) => {
-                if let Some(message) = error["message"].as_str() {
+                let read: Value = serde_json::from_str(error.get()).unwrap_or_default();
+                if let Some(message) = read["message"].as_str() {
                     shown.insert("statusMessage".to_owned(), message.into());
                 }
-                shown.insert("error".to_owned(), error);
+                ("error", error)
             }
-        }
+        };
+        let mut shown = Value::from(shown).to_string();
+        shown.pop();
+        shown.push_str(&format!(r#","{name}":{outcome}}}"#));
         Ok(Some(shown))
     }
 }
@@ -69,7 +73,6 @@ pub(crate) async fn task_notice(
             json!({RELATED_TASK: {"taskId": task}}).to_string(),
         ),
     };
-    let shown = Value::from(shown).to_string();
     let members = shown.strip_prefix('{').unwrap_or_default();
     let message =
         format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{meta},{members}}}"#);

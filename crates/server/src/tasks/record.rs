@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 /// A task in the shared state, without its result.
@@ -55,12 +56,12 @@ pub(super) enum TaskStatus {
     Cancelled,
 }
 
-/// Result of the call: a member of a JSON-RPC response.
+/// Result of the call: a member of a JSON-RPC response, as JSON text, which keeps all digits of its numbers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum TaskResult {
-    Result(Value),
-    Error(Value),
+    Result(Box<RawValue>),
+    Error(Box<RawValue>),
 }
 
 /// Protocol form of tasks.
@@ -135,22 +136,39 @@ impl Record {
 impl TaskResult {
     /// Parses a JSON-RPC response.
     pub(super) fn of_answer(answer: &[u8]) -> Self {
-        let mut answer: Value = serde_json::from_slice(answer).unwrap_or_default();
-        match answer["error"].take() {
-            Value::Null => Self::Result(answer["result"].take()),
-            error => Self::Error(error),
+        #[derive(Deserialize)]
+        struct Answer {
+            result: Option<Box<RawValue>>,
+            error: Option<Box<RawValue>>,
+        }
+        match serde_json::from_slice(answer) {
+            Ok(Answer {
+                error: Some(error), ..
+            }) => Self::Error(error),
+            Ok(Answer {
+                result: Some(result),
+                ..
+            }) => Self::Result(result),
+            _ => Self::internal("Internal error"),
         }
     }
 
     pub(super) fn internal(message: &str) -> Self {
-        Self::Error(json!({"code": -32603, "message": message}))
+        let error = json!({"code": -32603, "message": message});
+        Self::Error(to_raw_value(&error).unwrap_or_default())
     }
 
     pub(super) fn status(&self) -> TaskStatus {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Head {
+            is_error: bool,
+        }
         match self {
-            Self::Result(result) => TaskStatus::Done {
-                failed: result["isError"] == true,
-            },
+            Self::Result(result) => {
+                let Head { is_error } = serde_json::from_str(result.get()).unwrap_or_default();
+                TaskStatus::Done { failed: is_error }
+            }
             Self::Error(_) => TaskStatus::Broken,
         }
     }
@@ -220,5 +238,15 @@ mod tests {
         let error = TaskResult::of_answer(br#"{"error":{"code":-32603,"message":"x"}}"#).status();
         assert_eq!(word(error, TaskDialect::Extension), "failed");
         assert_eq!(word(error, TaskDialect::Core), "failed");
+    }
+
+    #[test]
+    fn a_result_keeps_all_digits_of_its_numbers() {
+        let answer = br#"{"result":{"structuredContent":{"n":1e400}}}"#;
+        let kept = serde_json::to_vec(&TaskResult::of_answer(answer)).expect("JSON");
+        let TaskResult::Result(result) = serde_json::from_slice(&kept).expect("a result") else {
+            panic!("a result");
+        };
+        assert_eq!(result.get(), r#"{"structuredContent":{"n":1e400}}"#);
     }
 }

@@ -164,6 +164,11 @@ impl Runner {
         }
         let replay = &self.context.replay;
         replay.set_driver(cx.waker());
+        // A task is not suspended, but its stored journal may not be there.
+        if let Some(failed) = replay.suspension() {
+            let failed = running_call::suspended(failed, &self.context);
+            return Poll::Ready(RunnerEvent::Ended(failed));
+        }
         if let Some(again) = &mut open.again {
             return again.as_mut().poll(cx).map(|()| RunnerEvent::Asked);
         }

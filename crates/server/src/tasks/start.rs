@@ -85,11 +85,12 @@ pub(crate) fn task_options(
         }))
     };
     if caller.revision.has_sessions() {
+        // Some clients write null for what they do not set.
         let wish = request
             .params
             .rare()
             .task
-            .filter(|_| caller.revision.has_core_tasks());
+            .filter(|task| *task != "null" && caller.revision.has_core_tasks());
         let wish = wish.filter(|_| server.snapshots.load().offers(Method::TasksGet));
         return match (wish, support) {
             (None, TaskSupport::Required) => Err(task_mode_error(
@@ -289,7 +290,10 @@ async fn start_task(
 
 fn creation_result(server: &Server, id: &str, record: &Record, dialect: TaskDialect) -> Reply {
     match dialect {
-        TaskDialect::Extension => extension_result(server, id, "task", record.shown(dialect)),
+        TaskDialect::Extension => {
+            let task = Value::from(record.shown(dialect)).to_string();
+            extension_result(server, id, "task", &task)
+        }
         TaskDialect::Core => {
             let mut out = begin(id, 256);
             let task = Value::from(record.shown(dialect));
@@ -299,21 +303,19 @@ fn creation_result(server: &Server, id: &str, record: &Record, dialect: TaskDial
     }
 }
 
-/// A result of the extension's methods (TSK-02).
-pub(super) fn extension_result(
-    server: &Server,
-    id: &str,
-    kind: &str,
-    mut members: Map<String, Value>,
-) -> Reply {
-    members.insert("resultType".to_owned(), kind.into());
-    let meta = &server.snapshots.load().result_meta;
-    let meta = serde_json::from_str(meta).unwrap_or_default();
-    members.insert("_meta".to_owned(), meta);
-    let mut out = begin(id, 512);
-    out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(Value::from(members).to_string().as_bytes());
-    out.push(b'}');
+/// A result of the extension's methods (TSK-02), with the members of a JSON object.
+pub(super) fn extension_result(server: &Server, id: &str, kind: &str, object: &str) -> Reply {
+    let members = object.strip_prefix('{').unwrap_or_default();
+    let members = members.strip_suffix('}').unwrap_or_default();
+    let mut out = begin(id, members.len() + 512);
+    out.extend_from_slice(br#","result":{"#);
+    out.extend_from_slice(members.as_bytes());
+    if !members.is_empty() {
+        out.push(b',');
+    }
+    out.extend_from_slice(format!(r#""resultType":"{kind}","_meta":"#).as_bytes());
+    out.extend_from_slice(server.snapshots.load().result_meta.as_bytes());
+    out.extend_from_slice(b"}}");
     Reply::document(out)
 }
 

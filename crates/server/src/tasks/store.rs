@@ -39,6 +39,10 @@ pub(crate) struct Tasks {
 const PART_BYTES: usize = 200 * 1024;
 /// Maximum size of a result: 4 MiB.
 pub(super) const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Maximum number of parts of a result.
+const PARTS_MAX: usize = RESULT_BYTES_MAX / PART_BYTES + 1;
+/// Maximum size that encryption adds to an entry of a log.
+const SEALING_BYTES_MAX: usize = 256;
 /// Maximum number of listed tasks of an owner. Older ones can still be requested by id.
 pub(super) const LISTED_MAX: usize = 10_000;
 /// Maximum number of lookups for one page, including expired tasks. A page that reaches it has a cursor and may be
@@ -149,7 +153,7 @@ impl Tasks {
     ) -> Result<(), StateError> {
         let keep = Retention {
             entries: LISTED_MAX,
-            bytes: LISTED_MAX * (ID_LEN + 8),
+            bytes: LISTED_MAX * (ID_LEN + SEALING_BYTES_MAX),
             life: self.life_of_lists(),
             may_go: false,
         };
@@ -237,8 +241,8 @@ impl Tasks {
         }
         let log = self.key("task-end", &record.id);
         let keep = Retention {
-            entries: RESULT_BYTES_MAX / PART_BYTES + 1,
-            bytes: RESULT_BYTES_MAX,
+            entries: PARTS_MAX,
+            bytes: RESULT_BYTES_MAX + PARTS_MAX * SEALING_BYTES_MAX,
             life: ttl(record),
             may_go: true,
         };
@@ -334,11 +338,14 @@ const TTL_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, json};
+    use serde_json::Map;
+    use serde_json::value::to_raw_value;
 
     use super::super::record::TaskStatus;
     use super::*;
+    use crate::seal::{KeyRing, SealedState};
     use crate::server::tests::replica_of;
+    use crate::state::Memory;
 
     fn record(id: String) -> Record {
         Record {
@@ -418,7 +425,8 @@ mod tests {
         };
         let state = &server.tasks.state;
         state.append(&log, half, keep).await.expect("a state");
-        let ended = TaskResult::Result(json!("x".repeat(2 * PART_BYTES)));
+        let outcome = to_raw_value(&"x".repeat(2 * PART_BYTES)).expect("JSON");
+        let ended = TaskResult::Result(outcome.clone());
         record.kept = server
             .tasks
             .store_result(&record, &ended, None)
@@ -426,8 +434,22 @@ mod tests {
             .expect("kept");
         assert_eq!(record.kept.parts, 3);
         let read = server.tasks.load_result(&record).await.expect("a state");
-        assert!(
-            matches!(read, Some(TaskResult::Result(text)) if text == json!("x".repeat(2 * PART_BYTES)))
-        );
+        assert!(matches!(read, Some(TaskResult::Result(text)) if text.get() == outcome.get()));
+    }
+
+    #[tokio::test]
+    async fn the_largest_result_is_kept_whole_where_the_state_is_encrypted() {
+        let sealed = SealedState::new(Arc::new(Memory::default()), Arc::new(KeyRing::random()));
+        let state = SharedState::new(Arc::new(sealed), Duration::from_secs(10));
+        let server = replica_of(state);
+        let mut record = record("0".repeat(ID_LEN));
+        let of =
+            |length: usize| TaskResult::Result(to_raw_value(&"x".repeat(length)).expect("JSON"));
+        let around = serde_json::to_vec(&of(0)).expect("JSON").len();
+        let largest = of(RESULT_BYTES_MAX - around);
+        let kept = server.tasks.store_result(&record, &largest, None).await;
+        record.kept = kept.expect("kept");
+        let read = server.tasks.load_result(&record).await.expect("a state");
+        assert!(read.is_some());
     }
 }

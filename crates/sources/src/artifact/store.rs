@@ -8,7 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -82,9 +82,18 @@ pub(super) struct MemoryStore {
 pub(super) struct FolderStore {
     folder: PathBuf,
     total: u64,
-    /// Held while space is checked and reserved, and while a file is renamed, so that two writers of this process do not
+    /// Locked while space is checked and reserved, and while a file is renamed, so that two writers of this process do not
     /// reserve the same space.
-    room: Arc<Mutex<()>>,
+    room: Arc<Mutex<Room>>,
+}
+
+/// Space that is used in a folder: as of the last scan, and with what this process has reserved since then.
+#[derive(Debug, Default)]
+struct Room {
+    used: u64,
+    is_as_scanned: bool,
+    /// Time of the last scan, and for how long its result is used.
+    scanned: Option<(SystemTime, Duration)>,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +106,10 @@ struct Memory {
 
 /// Approximate memory overhead of an entry, in bytes.
 const ENTRY_BYTES: u64 = 512;
+/// Minimum time between two scans of a folder, which open each file. What other replicas write is noticed then.
+const SCAN_EVERY: Duration = Duration::from_secs(10);
+/// Minimum time between two scans, in durations of a scan.
+const SCAN_SHARE: u32 = 20;
 /// Maximum length of the header line of a file, in bytes.
 const HEAD_MAX: usize = 512;
 
@@ -172,12 +185,10 @@ impl ArtifactStore for FolderStore {
         let (store, file) = (self.clone(), self.file(key));
         beside(move || {
             let begun = {
-                let _room = store.room.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut room = store.room.lock().unwrap_or_else(PoisonError::into_inner);
                 let head = head_of(&artifact);
                 let size = (head.len() + artifact.bytes.len()) as u64;
-                if store.total < clear(&store.folder, now)?.saturating_add(size) {
-                    return Err(too_large());
-                }
+                room.reserve(size, store.total, &store.folder, now)?;
                 TemporaryFile::new(&file, head, size)?
             };
             begun.end(&artifact.bytes, &store.room)
@@ -190,6 +201,28 @@ impl ArtifactStore for FolderStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             read => read.map(Some),
         })
+    }
+}
+
+impl Room {
+    /// Reserves space, or returns an error if there is not enough.
+    fn reserve(&mut self, size: u64, total: u64, folder: &Path, now: SystemTime) -> io::Result<()> {
+        let is_recent = self
+            .scanned
+            .is_some_and(|(at, valid)| now.duration_since(at).is_ok_and(|age| age < valid));
+        let fits = |used: u64| used.saturating_add(size) <= total;
+        if !is_recent || !fits(self.used) && !self.is_as_scanned {
+            let begun = Instant::now();
+            self.used = clear(folder, now)?;
+            self.is_as_scanned = true;
+            self.scanned = Some((now, SCAN_EVERY.max(begun.elapsed() * SCAN_SHARE)));
+        }
+        if !fits(self.used) {
+            return Err(too_large());
+        }
+        self.used += size;
+        self.is_as_scanned = false;
+        Ok(())
     }
 }
 
@@ -339,7 +372,7 @@ impl TemporaryFile {
     }
 
     /// Writes the file and renames it. A writer that lists the folder meanwhile could miss it under both names.
-    fn end(mut self, bytes: &[u8], room: &Mutex<()>) -> io::Result<()> {
+    fn end(mut self, bytes: &[u8], room: &Mutex<Room>) -> io::Result<()> {
         self.open.write_all(self.head.as_bytes())?;
         self.open.write_all(bytes)?;
         let _room = room.lock().unwrap_or_else(PoisonError::into_inner);
@@ -418,6 +451,26 @@ mod tests {
         let now = SystemTime::now();
         store.put("c", artifact(10), now).await.expect("kept");
         assert_eq!(names(folder.path()), ["a.artifact", "c.artifact"]);
+    }
+
+    #[tokio::test]
+    async fn the_folder_is_scanned_now_and_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = FolderStore::open(folder.path(), 1000).expect("opened");
+        let now = SystemTime::now();
+        store.put("a", artifact(100), now).await.expect("kept");
+        let other = folder.path().join("other.artifact");
+        let far = format!("{} text/plain\n{}", u32::MAX, "x".repeat(700));
+        std::fs::write(&other, far).expect("written");
+        store.put("b", artifact(100), now).await.expect("kept");
+        let later = now + SCAN_EVERY;
+        let refused = store.put("c", artifact(100), later).await;
+        assert!(refused.is_err(), "the other file is seen");
+        // A folder that is full is not scanned for each artifact either.
+        std::fs::remove_file(&other).expect("removed");
+        assert!(store.put("d", artifact(100), later).await.is_err());
+        let later = later + SCAN_EVERY;
+        store.put("e", artifact(100), later).await.expect("kept");
     }
 
     #[tokio::test]

@@ -69,6 +69,9 @@ pub enum ClientError {
         /// Required scopes, separated by spaces; empty if the server named none.
         scope: String,
     },
+    /// The server needs the response to a client request (2026-07-28), and there is none.
+    #[error("it needs a response of the client: {0}")]
+    Unanswered(RpcError),
     /// The session has ended, and a new one has to be opened.
     #[error("the session has ended")]
     SessionEnded,
@@ -124,6 +127,7 @@ impl ClientError {
             | Self::Timeout(_)
             | Self::Status { .. }
             | Self::TooLarge { .. }
+            | Self::Unanswered(_)
             | Self::Protocol(_) => true,
         }
     }
@@ -131,7 +135,7 @@ impl ClientError {
     /// Returns true if the server is not working on the request: it was not reached, or has responded with this
     /// error.
     pub(super) fn is_refusal(&self) -> bool {
-        !self.may_have_happened() || matches!(self, Self::Status { .. })
+        !self.may_have_happened() || matches!(self, Self::Status { .. } | Self::Unanswered(_))
     }
 
     /// Returns the HTTP error status of the response, if it has one.
@@ -150,7 +154,10 @@ impl ClientError {
 
     /// Returns true if the reason lies with the caller, so that others are not affected.
     pub(crate) fn concerns_caller(&self) -> bool {
-        matches!(self, Self::CallerCredentials(_) | Self::LoginNeeded { .. })
+        matches!(
+            self,
+            Self::CallerCredentials(_) | Self::LoginNeeded { .. } | Self::Unanswered(_)
+        )
     }
 
     /// Returns the error of a request that carried the credentials of its caller: if the server denied it, it is the

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::{ClientError, beginning};
 use super::http::HeaderInfo;
+use super::introduction::restrict;
 use super::lifecycle::DiscoveryOutcome;
 use super::listener::Listener;
 use super::wire;
@@ -52,26 +53,34 @@ impl Client {
             self.request_logs(listener.as_ref()).await;
             return self.exchange(method, params, listener, limit).await;
         }
-        let result = self
-            .exchange(method, params, listener.clone(), limit)
-            .await?;
+        let mut is_recorded = false;
+        let result = match &listener {
+            Some(resumed) if resumed.is_resumed() => {
+                is_recorded = true;
+                let asked = Box::pin(self.exchange(method, params, listener.clone(), limit));
+                resumed.round(asked).await?
+            }
+            _ => {
+                self.exchange(method, params, listener.clone(), limit)
+                    .await?
+            }
+        };
         // Few results are of another type than `complete`. The backslash is checked because a member can be escaped.
         let text = result.get();
         let is_complete = text.contains(COMPLETE) || !text.contains("resultType");
         if is_complete && !text.contains(INPUT_REQUIRED) && !text.contains("\\u") {
             return Ok(result);
         }
-        Box::pin(self.answer_questions(method, params, result, listener, limit)).await
+        let asked = (method, params, limit);
+        Box::pin(self.answer_questions(asked, (result, is_recorded), listener)).await
     }
 
     /// In 2026-07-28, a result can contain client requests, and the request is repeated with the responses (MRTR).
     async fn answer_questions(
         &self,
-        method: &'static str,
-        params: &Params,
-        mut result: Box<RawValue>,
+        (method, params, limit): (&'static str, &Params, Option<Duration>),
+        (mut result, mut is_recorded): (Box<RawValue>, bool),
         listener: Option<Arc<dyn Listener>>,
-        limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -103,6 +112,13 @@ impl Client {
                     return Err(ClientError::Protocol(problem));
                 }
             }
+            if let Some(listener) = &listener
+                && !std::mem::replace(&mut is_recorded, true)
+            {
+                listener
+                    .round(Box::pin(std::future::ready(Ok::<_, ClientError>(result))))
+                    .await?;
+            }
             let mut answers = Map::new();
             for (key, question) in round.input_requests {
                 let question: Question = path_deserializer::read(&question).map_err(|misfit| {
@@ -112,7 +128,7 @@ impl Client {
                     Some(listener) => listener.question(question.method, question.params).await,
                     None => Err(RpcError::new(-32601, "no client can be asked")),
                 };
-                answers.insert(key, asked.map_err(ClientError::Rpc)?);
+                answers.insert(key, asked.map_err(ClientError::Unanswered)?);
             }
             let mut again = params.clone();
             if !answers.is_empty() {
@@ -121,9 +137,11 @@ impl Client {
             if let Some(state) = round.request_state {
                 again = again.raw("requestState", state);
             }
-            result = self
-                .exchange(method, &again, listener.clone(), limit)
-                .await?;
+            let asked = Box::pin(self.exchange(method, &again, listener.clone(), limit));
+            result = match &listener {
+                Some(listener) => listener.round(asked).await?,
+                None => asked.await?,
+            };
         }
         Err(ClientError::Protocol(format!(
             "it asked more than {ROUNDS_MAX} times about one request"
@@ -145,7 +163,7 @@ impl Client {
         }
         // Parameters that declare capabilities of their own also contain the introduction.
         if stateless && !params.meta.contains_key(CLIENT_CAPABILITIES) {
-            extra.introduction = &self.introduction;
+            extra.introduction = self.introduction.of(listener.as_deref());
         }
         let mut expected = self.shared.expect(listener.clone())?;
         let id = expected.id;
@@ -245,9 +263,19 @@ impl Client {
             )
     }
 
-    /// Returns request parameters that declare one more extension than usual, in 2026-07-28.
-    pub(crate) fn declaring(&self, params: Params, extension: &str) -> Params {
-        let mut capabilities = Value::Object(self.options.capabilities.clone());
+    /// Returns request parameters that declare one more extension than usual, in 2026-07-28, and otherwise what the
+    /// listener of the request can do.
+    pub(crate) fn declaring(
+        &self,
+        params: Params,
+        extension: &str,
+        listener: Option<&dyn Listener>,
+    ) -> Params {
+        let mut capabilities = self.options.capabilities.clone();
+        if let Some(listener) = listener {
+            restrict(&mut capabilities, |ability| listener.can(ability));
+        }
+        let mut capabilities = Value::Object(capabilities);
         capabilities["extensions"][extension] = json!({});
         self.introduced(params)
             .meta(CLIENT_CAPABILITIES, capabilities)

@@ -409,7 +409,7 @@ impl Link {
                             shared.take(message, about, || self.sender(shared));
                         }
                     }
-                    SseItem::Event(_) => {}
+                    SseItem::Event(_) | SseItem::TooLong { .. } => {}
                 }
             }
             if about.is_some_and(|id| !shared.waits_for(id)) {

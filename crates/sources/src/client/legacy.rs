@@ -1,6 +1,7 @@
 //! Connection to a server of HTTP+SSE (2024-11-05): one stream for all messages from the server, and an endpoint to
 //! post to.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,9 +13,10 @@ use url::Url;
 use super::credentials::Sender;
 use super::error::beginning;
 use super::shared::{Send1, Shared};
+use super::stdio::id_in;
 use super::{ClientError, Options, wire};
 use crate::net::{
-    self, Client as HttpClient, Event, EventDecoder, FetchError, OutgoingRequest, SseItem,
+    self, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, SseItem,
     StreamingResponse,
 };
 
@@ -56,12 +58,12 @@ impl Link {
         }
         let mut stream = Stream {
             answer: answer.max_body(usize::MAX),
-            decoder: EventDecoder::new(options.message_bytes),
-            ready: Vec::new(),
+            decoder: EventDecoder::new(options.message_bytes).skipping(),
+            ready: VecDeque::new(),
         };
         let endpoint = loop {
             match stream.next().await? {
-                Some(event) if event.kind == "endpoint" => break event.data,
+                Some(SseItem::Event(event)) if event.kind == "endpoint" => break event.data,
                 Some(_) => {}
                 None => {
                     return Err(ClientError::Gone("its stream names no endpoint".to_owned()));
@@ -84,7 +86,8 @@ impl Link {
             url: posts_to,
             headers,
         };
-        let reader = net::spawn(read(stream, poster.clone(), Arc::clone(shared)));
+        let limit = (options.name.clone(), options.message_bytes);
+        let reader = net::spawn(read(stream, poster.clone(), Arc::clone(shared), limit));
         Ok(Self {
             poster,
             reader: reader.abort_handle(),
@@ -151,14 +154,14 @@ impl Poster {
 struct Stream {
     answer: StreamingResponse,
     decoder: EventDecoder,
-    ready: Vec<Event>,
+    ready: VecDeque<SseItem>,
 }
 
 impl Stream {
-    async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+    async fn next(&mut self) -> Result<Option<SseItem>, ClientError> {
         loop {
-            if !self.ready.is_empty() {
-                return Ok(Some(self.ready.remove(0)));
+            if let Some(item) = self.ready.pop_front() {
+                return Ok(Some(item));
             }
             let Some(bytes) = self.answer.chunk().await? else {
                 return Ok(None);
@@ -167,24 +170,42 @@ impl Stream {
                 .decoder
                 .push(&bytes)
                 .map_err(|error| ClientError::Protocol(error.to_string()))?;
-            self.ready
-                .extend(said.into_iter().filter_map(|said| match said {
-                    SseItem::Event(event) => Some(event),
-                    SseItem::Retry(_) => None,
-                }));
+            self.ready.extend(said);
         }
     }
 }
 
-async fn read(mut stream: Stream, poster: Poster, shared: Arc<Shared>) {
+async fn read(
+    mut stream: Stream,
+    poster: Poster,
+    shared: Arc<Shared>,
+    (name, max): (String, usize),
+) {
     let send = poster.sender();
     let mut is_pinged = false;
     let why = loop {
         match stream.next().await {
-            Ok(Some(event)) => {
+            Ok(Some(item)) => {
                 is_pinged = false;
-                for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
-                    shared.take(message, None, || Arc::clone(&send));
+                match item {
+                    SseItem::Event(event) => {
+                        for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
+                            shared.take(message, None, || Arc::clone(&send));
+                        }
+                    }
+                    SseItem::TooLong { beginning, end } => {
+                        let id = id_in(&beginning, &end);
+                        tracing::warn!(
+                            upstream = name,
+                            request = id,
+                            max,
+                            "an upstream server sent an event longer than message_bytes; it is skipped, and the request that it responds to fails, if it can be identified"
+                        );
+                        if let Some(id) = id {
+                            shared.settle(id, Err(ClientError::TooLarge { max }));
+                        }
+                    }
+                    SseItem::Retry(_) => {}
                 }
             }
             // Users take their time.

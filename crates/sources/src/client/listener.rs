@@ -4,8 +4,9 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::RpcError;
 use super::attribution::Caller;
+use super::{ClientError, RpcError};
+use crate::protocol::ClientAbility;
 
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -27,6 +28,29 @@ pub trait Listener: Send + Sync {
     /// requests that can have caused it are of one caller. Default: `None`, this program's own user.
     fn caller(&self) -> Option<Caller> {
         None
+    }
+
+    /// Returns true if the listener handles client requests that need an ability. Servers of 2026-07-28 are told with
+    /// each request. Default: true, all that the connection declares.
+    fn can(&self, ability: ClientAbility) -> bool {
+        let _ = ability;
+        true
+    }
+
+    /// Returns true if earlier rounds of the request may be recorded, because the call for which it is made was resumed.
+    /// Default: false.
+    fn is_resumed(&self) -> bool {
+        false
+    }
+
+    /// Makes one round of the request to a server of 2026-07-28, or returns its recorded result. A result that asks for
+    /// input is recorded, so that a resumed call continues at the server instead of beginning again. By default, nothing
+    /// is recorded.
+    fn round<'a>(
+        &'a self,
+        round: BoxFuture<'a, Result<Box<RawValue>, ClientError>>,
+    ) -> BoxFuture<'a, Result<Box<RawValue>, ClientError>> {
+        round
     }
 
     /// Called when the request is sent under this JSON-RPC ID. A retry has another ID.
@@ -74,6 +98,16 @@ pub trait Events: Send + Sync {
     /// Called when a subscribed resource has changed.
     fn resource_updated(&self, uri: &str) {
         let _ = uri;
+    }
+
+    /// Called when a user has finished with the page of a URL elicitation with this `elicitationId`.
+    fn elicitation_completed(&self, id: &str) {
+        let _ = id;
+    }
+
+    /// Returns true if changes of lists are wanted, for which a server of 2026-07-28 needs a subscription. Default: true.
+    fn wants_changes(&self) -> bool {
+        true
     }
 
     /// Called when messages may have been missed, because the stream for them was interrupted. Default: all lists may

@@ -13,6 +13,7 @@ mod challenge;
 mod credentials;
 mod error;
 mod http;
+mod introduction;
 mod legacy;
 mod lifecycle;
 mod listener;
@@ -51,6 +52,10 @@ use shared::Shared;
 pub use wire::{Params, RpcError};
 
 /// Location of a server.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each connection"
+)]
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A program to start, which serves over its standard input and output.
@@ -155,8 +160,8 @@ pub struct Client {
     revision: Revision,
     server: Arc<ArcSwap<ServerInfo>>,
     options: Options,
-    /// Members of each request's `_meta` that describe the client, in 2026-07-28.
-    introduction: String,
+    /// Description of the client in each request of 2026-07-28.
+    introduction: introduction::Introduction,
     background: Vec<AbortHandle>,
     logs: logs::RequestedLevel,
     /// Subscribed resources.
@@ -263,7 +268,8 @@ impl Client {
                 notices.push((method, None));
             }
         }
-        if wanted.is_empty() || self.options.events.is_none() {
+        let events = self.options.events.as_ref();
+        if wanted.is_empty() || !events.is_some_and(|events| events.wants_changes()) {
             return Ok(());
         }
         match &self.link {

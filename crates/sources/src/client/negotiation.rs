@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::error::ClientError;
+use super::introduction::Introduction;
 use super::legacy;
 use super::lifecycle;
 use super::lifecycle::Lifecycle;
@@ -125,7 +126,7 @@ impl Client {
             revision: server.revision,
             server: Arc::new(ArcSwap::from_pointee(server)),
             options,
-            introduction: String::new(),
+            introduction: Introduction::default(),
             background: Vec::new(),
             logs: super::logs::RequestedLevel::default(),
             watching: tokio::sync::Mutex::default(),
@@ -163,16 +164,19 @@ impl Client {
             DiscoveryOutcome::Silent => (None, false),
         };
         // Some programs end when they receive an unknown request.
-        let has_died = matches!(self.link, Link::Stdio(_)) && self.shared.is_closed();
+        let mut has_died = self.has_ended();
         if has_died {
-            tracing::debug!(
-                upstream = self.options.name,
-                "the program ended at server/discover; starting it again with initialize"
-            );
-            self = Self::start(target, self.options.clone())?;
+            self = self.start_again(target)?;
         }
-        let began = Instant::now();
-        let opened = self.open_legacy(target, revision, deadline).await;
+        let mut began = Instant::now();
+        let mut opened = self.open_legacy(target, revision, deadline).await;
+        // Others do not respond to it, and end when they receive another one.
+        if opened.is_err() && late.is_some() && self.has_ended() {
+            has_died = true;
+            self = self.start_again(target)?;
+            began = Instant::now();
+            opened = self.open_legacy(target, revision, deadline).await;
+        }
         // A program that was slow to start may have responded meanwhile.
         let late = late.and_then(|mut late: Expected| late.response().now_or_never());
         let (answered_late, late) = match late.map(judge) {
@@ -203,6 +207,20 @@ impl Client {
         Ok(self)
     }
 
+    /// Returns true for a program that has ended.
+    fn has_ended(&self) -> bool {
+        matches!(self.link, Link::Stdio(_)) && self.shared.is_closed()
+    }
+
+    /// Starts a program again that ended because of `server/discover`.
+    fn start_again(self, target: &Target) -> Result<Self, ClientError> {
+        tracing::debug!(
+            upstream = self.options.name,
+            "the program ended after server/discover; starting it again with initialize"
+        );
+        Self::start(target, self.options.clone())
+    }
+
     /// Timeout of one probe; leaves time for `initialize`.
     fn probe_time(&self, deadline: Instant) -> Option<Duration> {
         let third = deadline.saturating_duration_since(Instant::now()) / 3;
@@ -228,7 +246,7 @@ impl Client {
             Err(error) => return (judge(Err(error)), None),
         };
         let extra = RequestMeta {
-            introduction: &self.introduction,
+            introduction: self.introduction.complete(),
             ..RequestMeta::default()
         };
         let message = wire::request_with(expected.id, DISCOVER, &Params::new(), &extra);
@@ -327,13 +345,10 @@ impl Client {
     /// Sets the protocol version of later requests.
     fn speak(&mut self, revision: Revision) {
         self.revision = revision;
-        self.introduction.clear();
-        if !revision.has_sessions() {
-            let said = self.introduced(Params::new()).meta;
-            if let Ok(said) = serde_json::to_string(&said) {
-                said[1..said.len() - 1].clone_into(&mut self.introduction);
-            }
-        }
+        self.introduction = match revision.has_sessions() {
+            true => Introduction::default(),
+            false => Introduction::new(self.introduced(Params::new()).meta),
+        };
         if let Link::Http(link) = &self.link {
             // A handshake begins without a version.
             link.speak((!revision.has_sessions()).then_some(revision));

@@ -1,5 +1,7 @@
 //! Requests that share a connection, and the routing of messages to them.
 
+mod notices;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,9 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -20,7 +21,6 @@ use super::listener::{Events, Listener, METHOD_NOT_FOUND};
 use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
 use crate::net;
-use crate::protocol::whole;
 
 const PING: &str = "ping";
 const INTERNAL_ERROR: i64 = -32603;
@@ -47,6 +47,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     pending: HashMap<u64, Pending>,
+    /// Open client requests by the server's ID, as JSON text. Dropping a sender ends its request without a response.
+    questions: HashMap<Box<str>, oneshot::Sender<()>>,
     attribution: Attribution,
     /// Reason why no further responses will arrive.
     closed: Option<ClientError>,
@@ -265,73 +267,6 @@ impl Shared {
         }
     }
 
-    fn notice(&self, method: &str, params: Option<&RawValue>, about: Option<u64>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Progress {
-            progress_token: Box<RawValue>,
-            progress: f64,
-            total: Option<f64>,
-            message: Option<String>,
-        }
-        #[derive(Deserialize)]
-        struct Log {
-            #[serde(default)]
-            level: String,
-            logger: Option<String>,
-            #[serde(default)]
-            data: Value,
-        }
-        #[derive(Deserialize)]
-        struct Updated {
-            uri: String,
-        }
-        let params = params.map_or("{}", RawValue::get);
-        match method {
-            "notifications/progress" => {
-                let Ok(progress) = serde_json::from_str::<Progress>(params) else {
-                    return;
-                };
-                let id = whole(progress.progress_token.get().trim_matches('"'));
-                if let Some(listener) = id.and_then(|id| self.listener(id)) {
-                    listener.progress(
-                        progress.progress,
-                        progress.total,
-                        progress.message.as_deref(),
-                    );
-                }
-            }
-            "notifications/message" => {
-                let Ok(log) = serde_json::from_str::<Log>(params) else {
-                    return;
-                };
-                let found = self.recipient(&self.state(), about, Kind::Log);
-                match found {
-                    Ok((_, listener)) => {
-                        listener.log(&log.level, log.logger.as_deref(), &log.data);
-                    }
-                    Err(doubt) => self.withheld(method, doubt),
-                }
-            }
-            "notifications/resources/updated" => {
-                if let (Some(events), Ok(updated)) =
-                    (&self.events, serde_json::from_str::<Updated>(params))
-                {
-                    events.resource_updated(&updated.uri);
-                }
-            }
-            "notifications/subscriptions/acknowledged" => self.acknowledged.notify_waiters(),
-            _ => {
-                let list = method
-                    .strip_prefix("notifications/")
-                    .and_then(|rest| rest.strip_suffix("/list_changed"));
-                if let (Some(events), Some(list)) = (&self.events, list) {
-                    events.list_changed(list);
-                }
-            }
-        }
-    }
-
     fn question(
         self: &Arc<Self>,
         id: Box<RawValue>,
@@ -348,16 +283,18 @@ impl Shared {
             return;
         };
         let (open, over) = oneshot::channel::<()>();
+        let (wanted, cancelled) = oneshot::channel::<()>();
         let found = {
             let mut state = self.state();
             let found = self.recipient(&state, about, Kind::Question);
-            if let Ok((id, _)) = &found
-                && let Some(pending) = state.pending.get_mut(id)
+            if let Ok((about, _)) = &found
+                && let Some(pending) = state.pending.get_mut(about)
             {
                 pending.questions.retain(|question| !question.is_closed());
                 pending.questions.push(open);
                 if method != PING {
                     pending.asked.begin(Instant::now());
+                    state.questions.insert(id.get().into(), wanted);
                 }
             }
             found
@@ -373,19 +310,22 @@ impl Shared {
                             tokio::select! {
                                 biased;
                                 // The sender is dropped together with the request that this client request belongs to.
-                                _ = over => Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended")),
-                                outcome = listener.question(method, params) => outcome,
+                                _ = over => Some(Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended"))),
+                                _ = cancelled => None,
+                                outcome = listener.question(method, params) => Some(outcome),
                             }
                         }
-                        Err(_) => Err(RpcError::new(
+                        Err(_) => Some(Err(RpcError::new(
                             INTERNAL_ERROR,
                             "too many concurrent client requests",
-                        )),
+                        ))),
                     };
-                    if let Some(pending) = shared.state().pending.get_mut(&about) {
-                        pending.asked.end(Instant::now());
+                    shared.has_answered(about, &id);
+                    match outcome {
+                        Some(outcome) => outcome,
+                        // A cancelled request gets no response.
+                        None => return,
                     }
-                    outcome
                 }
                 (_, Err(doubt)) => {
                     shared.withheld(&method, doubt);
@@ -399,6 +339,15 @@ impl Shared {
                 send(wire::response(&id, &outcome).into()).await;
             }
         });
+    }
+
+    /// Records that the client request with the server's ID `id` has ended, which belonged to the request `about`.
+    fn has_answered(&self, about: u64, id: &RawValue) {
+        let mut state = self.state();
+        state.questions.remove(id.get());
+        if let Some(pending) = state.pending.get_mut(&about) {
+            pending.asked.end(Instant::now());
+        }
     }
 
     fn listener(&self, id: u64) -> Option<Arc<dyn Listener>> {

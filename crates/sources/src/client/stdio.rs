@@ -276,7 +276,7 @@ async fn skip_line(
 
 /// Returns the ID of a response from its beginning and end, if either contains it. Members are read up to `result` or
 /// `error`; a message without either is not a response.
-fn id_in(beginning: &[u8], tail: &[u8]) -> Option<u64> {
+pub(super) fn id_in(beginning: &[u8], tail: &[u8]) -> Option<u64> {
     const BEGINNING: usize = 256;
     let text = String::from_utf8_lossy(&beginning[..beginning.len().min(BEGINNING)]);
     let mut rest = text.trim_start().strip_prefix('{')?;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::error::beginning;
 use crate::catalog::HeaderParameter;
 use crate::protocol::whole;
+use crate::source::surrogates::paired;
 
 /// Parameters of a request: members in insertion order, and `_meta`.
 ///
@@ -258,10 +259,10 @@ struct Envelope<'a> {
 /// Maximum number of messages in a batch.
 const BATCH_MAX: usize = 1000;
 
-/// Reads a message or a batch. Invalid UTF-8 becomes U+FFFD.
+/// Reads a message or a batch. Invalid UTF-8 and unpaired surrogates become U+FFFD.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
     let text = String::from_utf8_lossy(text);
-    let text = text.as_bytes();
+    let text = &*paired(text.as_bytes());
     if text.trim_ascii_start().first() == Some(&b'[') {
         let envelopes: Vec<Envelope<'_>> = serde_json::from_slice(text)?;
         if BATCH_MAX < envelopes.len() {
@@ -476,6 +477,16 @@ mod tests {
                 "{written}"
             );
         }
+        let cut = br#"{"jsonrpc":"2.0","id":1,"result":{"text":"a\ud83d"}}"#;
+        let answer = super::read(cut).map(|mut all| all.remove(0));
+        let Ok(Incoming::Answer {
+            outcome: Ok(result),
+            ..
+        }) = answer
+        else {
+            panic!("a result");
+        };
+        assert_eq!(result.get(), r#"{"text":"a\ufffd"}"#);
         let latin = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xe9\"}";
         assert!(super::read(latin).is_ok());
         for none in [

@@ -147,7 +147,8 @@ pub struct CommandToolConfig {
     pub media_type: Option<String>,
     /// Exit codes to treat as success in addition to 0.
     pub ok: Vec<i32>,
-    /// Error messages for the model by exit code. Default: the code and the command's standard error.
+    /// Error messages for the model by exit code. Default: the code and the command's standard error, or if that is
+    /// empty, its standard output.
     pub errors: BTreeMap<String, String>,
     /// Declare that the tool changes nothing.
     pub read_only: bool,

@@ -212,6 +212,15 @@ impl Plan {
         if !is_ok {
             return Err(self.failure(ended));
         }
+        if ended.stdout.is_empty() && !matches!(self.output, CommandOutput::Json) {
+            // Model APIs reject empty texts and images.
+            return Ok(Output::text(match ended.code {
+                Some(code) if code != 0 => {
+                    format!("the command ended with status {code} and wrote no output")
+                }
+                _ => "the command wrote no output".to_owned(),
+            }));
+        }
         match self.output {
             CommandOutput::Text => Ok(Output::text(
                 String::from_utf8_lossy(&ended.stdout).into_owned(),
@@ -227,7 +236,7 @@ impl Plan {
     }
 
     fn failure(&self, ended: &RunResult) -> ToolError {
-        /// Maximum number of characters of standard error shown to the model.
+        /// Maximum number of characters of the output shown to the model.
         const SHOWN: usize = 2000;
         if let Some(text) = ended.code.and_then(|code| self.errors.get(&code)) {
             return ToolError::new(text.clone());
@@ -236,14 +245,28 @@ impl Plan {
             Some(code) => format!("the command ended with status {code}"),
             None => "the command was ended by a signal".to_owned(),
         };
-        let complaint = String::from_utf8_lossy(&ended.stderr);
-        let complaint = complaint.trim();
-        if complaint.is_empty() {
-            return ToolError::new(end);
+        let mut complaint = String::from_utf8_lossy(&ended.stderr);
+        // Compilers, linters and test programs report to standard output.
+        if complaint.trim().is_empty() && self.output != CommandOutput::Binary {
+            complaint = String::from_utf8_lossy(&ended.stdout);
         }
-        let shown: String = complaint.chars().take(SHOWN).collect();
-        ToolError::new(format!("{end}: {shown}"))
+        match shortened_middle(complaint.trim(), SHOWN) {
+            shown if shown.is_empty() => ToolError::new(end),
+            shown => ToolError::new(format!("{end}: {shown}")),
+        }
     }
+}
+
+/// Shortens a text to its beginning and its end, where programs sum up what went wrong.
+fn shortened_middle(text: &str, max: usize) -> String {
+    let count = text.chars().count();
+    if count <= max {
+        return text.to_owned();
+    }
+    let half = max / 2;
+    let first: String = text.chars().take(half).collect();
+    let last: String = text.chars().skip(count - half).collect();
+    format!("{first}\n[...]\n{last}")
 }
 
 impl fmt::Debug for CommandTool {

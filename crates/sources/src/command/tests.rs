@@ -74,7 +74,18 @@ async fn what_it_reads_writes_and_ends_with() {
         json!({"arguments": {"a": {}}, "argv": ["true"], "stdin": "{{ a }}"}),
         json!({}),
     );
-    assert!(call(&unread, json!({ "a": long })).await.is_ok());
+    assert_eq!(
+        text(&call(&unread, json!({ "a": long })).await.expect("a result")),
+        "the command wrote no output"
+    );
+    let silent = tool(
+        json!({"argv": ["false"], "ok": [1], "output": "binary", "media_type": "image/png"}),
+        json!({}),
+    );
+    assert_eq!(
+        text(&call(&silent, json!({})).await.expect("ok here")),
+        "the command ended with status 1 and wrote no output"
+    );
     let json_out = tool(
         json!({"argv": ["echo", "{\"a\": 1}"], "output": "json"}),
         json!({}),
@@ -108,6 +119,17 @@ async fn what_it_reads_writes_and_ends_with() {
     assert_eq!(
         call(&exit, json!({"code": 3})).await.expect_err("3"),
         "the command ended with status 3: err"
+    );
+    let reports = tool(
+        json!({"argv": ["sh", "-c", "echo first; seq 5000; echo last; exit 1"]}),
+        json!({}),
+    );
+    let problem = call(&reports, json!({})).await.expect_err("1");
+    assert!(
+        problem.starts_with("the command ended with status 1: first\n1\n")
+            && problem.ends_with("\n5000\nlast")
+            && problem.len() < 2100,
+        "{problem}"
     );
     let killed = tool(json!({"argv": ["sh", "-c", "kill -9 $$"]}), json!({}));
     assert_eq!(

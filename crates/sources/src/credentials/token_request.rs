@@ -80,6 +80,7 @@ pub(super) fn read_token(path: &std::path::Path) -> std::io::Result<String> {
     std::fs::File::open(path)?
         .take(TOKEN_BYTES as u64)
         .read_to_string(&mut text)?;
+    let text = text.trim_start_matches('\u{feff}');
     let token = text.lines().next().unwrap_or_default().trim();
     if token.is_empty() {
         return Err(std::io::Error::new(

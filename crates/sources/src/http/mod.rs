@@ -80,7 +80,7 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
         let base = request::own_base(&tool.url)?;
         let allowed = http.egress.guard().map_or(Ok(()), |guard| {
             let problem = guard.trust(&base).check_url(&base);
-            problem.map_err(|problem| format!("url: {base}: {problem}"))
+            problem.map_err(|problem| format!("url: {problem}"))
         });
         Some(allowed.map(|()| base))
     };

@@ -56,19 +56,19 @@ enum Tree {
     Object(Vec<(String, Tree)>),
 }
 
-/// Parses a base URL: a scheme, a host and optionally a path.
+/// Parses a base URL: a scheme, a host and optionally a path. Errors do not repeat it, because it may contain a secret.
 pub(crate) fn parse_base(text: &str) -> Result<Url, String> {
     let advice = "write it as https://api.example.com/v1";
     let url: Url = text
         .parse()
-        .map_err(|e| format!("{text:?} is not a valid URL ({e}); {advice}"))?;
+        .map_err(|e| format!("it is not a valid URL ({e}); {advice}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(format!("{text:?} is neither http nor https; {advice}"));
+        return Err(format!("it is neither http nor https; {advice}"));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(format!(
-            "{text:?} has a query or a fragment; put parameters into the tools' query"
-        ));
+        return Err(
+            "it has a query or a fragment; put parameters into the tools' query".to_owned(),
+        );
     }
     if text.contains("{{") || text.contains("{%") {
         return Err("it has placeholders; they belong into the tools' url".to_owned());

@@ -447,7 +447,7 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             json!({"url": "https://a.{{ host }}.com/", "arguments": {"host": {}}}),
             "url: it must begin with http:// or https:// and a host without placeholders; they may follow in the path",
         ),
-        (json!({"url": "http://169.254.169.254/"}), "url: http://169"),
+        (json!({"url": "http://169.254.169.254/"}), "url: 169.254"),
         (json!({"json": {"a": 1}}), "cannot have a body"),
         (
             json!({"method": "POST", "json": 1, "body": "x"}),
@@ -497,6 +497,10 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             "user name",
         ),
         (
+            json!({"base_url": "https://example.com/?key=1"}),
+            "has a query",
+        ),
+        (
             json!({"base_url": "http://169.254.169.254/"}),
             "may not be reached",
         ),
@@ -519,7 +523,10 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
         assert_eq!(collector.offered.tools.len(), 0, "{source}");
         let refused = collector.offered.refused[0].to_string();
         assert!(
-            refused.contains(part) && !refused.contains("a\nb"),
+            refused.contains(part)
+                && ["a\nb", "pw", "key=1"]
+                    .iter()
+                    .all(|it| !refused.contains(it)),
             "{source}: {refused}"
         );
     }

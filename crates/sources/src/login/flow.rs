@@ -15,9 +15,10 @@ use url::Url;
 
 use super::callback::{Callback, Redirected};
 use super::discovery::{self, Issuer, cut};
+use super::registrations::{Identity, Registrations};
 use super::token_admin::kept_in;
 use super::{LoginError, StoredToken};
-use crate::environment::Secret;
+use crate::environment::{Secret, unix_seconds};
 use crate::net::{Client, OutgoingRequest};
 use crate::seal::random_bytes;
 use crate::source::credentials::{DPOP_ALGORITHM, DpopKey};
@@ -54,6 +55,9 @@ struct Registered {
     client_id: String,
     client_secret: Option<String>,
     token_endpoint_auth_method: Option<String>,
+    /// In seconds since 1970; 0 if the secret does not expire.
+    #[serde(default)]
+    client_secret_expires_at: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -61,13 +65,6 @@ struct Registered {
 struct LoginRejection {
     error: String,
     error_description: String,
-}
-
-/// OAuth client identity.
-struct Identity {
-    id: String,
-    secret: Option<String>,
-    in_form: bool,
 }
 
 /// An authorization request that is ready: the issuer is known, and knows the client.
@@ -80,11 +77,13 @@ pub(crate) struct PreparedLogin {
     pub(crate) names_itself: bool,
 }
 
-/// Discovers the issuer of a server and identifies the client there. `known` are earlier grants for the server.
+/// Discovers the issuer of a server and identifies the client there. `known` are earlier grants for the server, and
+/// `registrations` clients that were registered for the redirect URI.
 pub(crate) async fn prepare(
     request: &LoginRequest,
     known: Option<&Grants>,
     redirect: &str,
+    registrations: &Registrations,
 ) -> Result<PreparedLogin, LoginError> {
     let web = client(&request.networks, Some(&request.server))?;
     let DiscoveredServer {
@@ -119,7 +118,10 @@ pub(crate) async fn prepare(
     web.guard().check_url(&token_endpoint)?;
     // The URL is opened in a browser, so it must be a web page.
     web.guard().check_url(&authorize)?;
-    let identity = identify(&web, request, &issuer, redirect).await?;
+    let identity = match registrations.get(&issuer.issuer, redirect) {
+        Some(identity) => identity,
+        None => identify(&web, request, &issuer, redirect, registrations).await?,
+    };
     let before = known.and_then(|known| known.of(Some(&issuer.issuer)));
     let lacking = before.map(|before| before.lacking.clone());
     let lacking = lacking.unwrap_or_default();
@@ -193,11 +195,12 @@ pub async fn log_in(
             source,
         })?;
     let redirect = callback.redirect_uri();
+    let registrations = Registrations::default();
     let PreparedLogin {
         authorize,
         mut grant,
         names_itself,
-    } = prepare(request, known.as_ref(), &redirect).await?;
+    } = prepare(request, known.as_ref(), &redirect, &registrations).await?;
     let (verifier, state) = (secret_text(), secret_text());
     let url = authorization_url(authorize, &grant, &redirect, &verifier, &state);
     show(&url);
@@ -351,6 +354,7 @@ async fn identify(
     request: &LoginRequest,
     issuer: &Issuer,
     redirect: &str,
+    registrations: &Registrations,
 ) -> Result<Identity, LoginError> {
     let methods = &issuer.token_endpoint_auth_methods_supported;
     let takes = |method: &str| methods.iter().any(|known| known == method);
@@ -416,11 +420,17 @@ async fn identify(
             problem: error.to_string(),
         })?;
     let method = registered.token_endpoint_auth_method;
-    Ok(Identity {
+    let identity = Identity {
         id: registered.client_id,
         secret: registered.client_secret,
         in_form: method.is_some_and(|method| method == "client_secret_post"),
-    })
+    };
+    let life = match registered.client_secret_expires_at {
+        0 => None,
+        expires => Some(Duration::from_secs(expires.saturating_sub(unix_seconds()))),
+    };
+    registrations.put(&issuer.issuer, redirect, identity.clone(), life);
+    Ok(identity)
 }
 
 /// Returns the issuer's error description, sanitized.

@@ -7,11 +7,13 @@
 mod callback;
 mod discovery;
 mod flow;
+mod registrations;
 mod token_admin;
 
 pub(crate) use callback::Redirected;
 pub use flow::{LoginRequest, log_in};
 pub(crate) use flow::{PreparedLogin, authorization_url, code_of, prepare, redeem, secret_text};
+pub(crate) use registrations::Registrations;
 pub(crate) use token_admin::end_login;
 pub use token_admin::{StoredToken, log_out, log_out_user, logins};
 

@@ -9,6 +9,7 @@ use super::form::{self, Form};
 use super::gathered::flattened;
 use super::request::{Location, PIPE, Parameter, RequestMapping, SPACE, Style};
 use super::schema::{SchemaInliner, TEXT_CHARACTERS};
+use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::response::{essence, is_json, is_text};
 
 /// Parsed operation with everything that a tool needs.
@@ -175,7 +176,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Returns an unused argument name, limited to characters that all clients accept.
+    /// Returns an unused argument name, limited to what all model APIs accept.
     fn free_name(&self, name: &str, location: Location) -> String {
         let mut plain: String = name
             .chars()
@@ -191,10 +192,12 @@ impl Arguments {
         if !trimmed.is_empty() && trimmed.len() < plain.len() && !name.starts_with('_') {
             plain = trimmed.to_owned();
         }
+        plain = shortened(&plain, NAME_CHARACTERS_MAX);
         if !self.properties.contains_key(&plain) && plain != BODY {
             return plain;
         }
-        let mut candidate = format!("{plain}_{}", location.as_str());
+        let candidate = format!("{plain}_{}", location.as_str());
+        let mut candidate = shortened(&candidate, NAME_CHARACTERS_MAX);
         while self.properties.contains_key(&candidate) {
             candidate.push('_');
         }

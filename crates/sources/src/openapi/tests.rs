@@ -413,6 +413,31 @@ async fn arguments_go_where_the_document_says() {
     assert!(last().ends_with("\r\n\r\n{\"name\":\"Rex\"}"));
 }
 
+#[test]
+fn names_of_arguments_are_those_that_model_apis_accept() {
+    let long = "x".repeat(70);
+    let query = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string"}});
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "Names", "version": "1"},
+        "servers": [{"url": "https://api.example.com"}],
+        "paths": {"/{id}": {"get": {
+            "operationId": "find",
+            "parameters": [
+                {"name": "id", "in": "path", "required": true, "schema": {"type": "string"}},
+                query("filter[status]"), query("$top"), query("id"), query(&long),
+                {"name": &long, "in": "header", "schema": {"type": "string"}},
+            ],
+            "responses": {"200": {"description": "All."}},
+        }}},
+    });
+    let collector = import_with(document, json!({}));
+    let properties = schema_of(&collector, "find")["properties"].as_object();
+    let names: Vec<_> = properties.expect("an object").keys().collect();
+    assert_eq!(names[..4], ["id", "filter_status", "top", "id_query"]);
+    assert_eq!(names.len(), 6);
+    assert!(names[4..].iter().all(|name| name.len() == 64), "{names:?}");
+}
+
 /// Returns a document of the size that large services publish: many operations with schemas that refer to one
 /// another.
 fn large(seed: usize, version: &str, operations: usize) -> Value {

@@ -340,7 +340,12 @@ impl Accounts {
         if let Some(secret) = secret {
             grant.client_secret = Some(secret.expose().to_owned());
         }
-        redeem(&mut grant, &code, &inner.redirect(), &state.verifier).await?;
+        let redeemed = redeem(&mut grant, &code, &inner.redirect(), &state.verifier).await;
+        if redeemed.is_err() {
+            // The issuer may have removed the client.
+            logins.registrations.forget(&grant.client_id);
+        }
+        redeemed?;
         if secret.is_some() {
             grant.client_secret = None;
         }

@@ -42,7 +42,7 @@ impl UserLogins {
                     networks: Vec::new(),
                     patience: Duration::ZERO,
                 };
-                let mut prepared = prepare(&request, None, redirect).await?;
+                let mut prepared = prepare(&request, None, redirect, &self.registrations).await?;
                 if config.client_secret.is_some() {
                     prepared.grant.client_secret = None;
                 }

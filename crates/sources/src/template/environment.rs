@@ -6,6 +6,7 @@ use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::super::argument::digits_of_large;
 use super::in_words;
 
 /// Template name of [`EscapeContext::Response`].
@@ -123,6 +124,10 @@ fn text_of(value: &Value) -> Result<String, Error> {
         ValueKind::Undefined | ValueKind::None => Err(ErrorKind::UndefinedError.into()),
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
             serde_json::to_string(value).map_err(|_| Error::from(ErrorKind::BadSerialization))
+        }
+        ValueKind::Number if !value.is_integer() => {
+            let digits = f64::try_from(value.clone()).ok().and_then(digits_of_large);
+            Ok(digits.unwrap_or_else(|| value.to_string()))
         }
         _ => Ok(value.to_string()),
     }

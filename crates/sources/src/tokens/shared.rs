@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{Grants, KeepError, Name};
 use crate::seal::{digest, random_bytes};
-use crate::state::{SharedState, StateError};
+use crate::state::{SharedState, StateError, VALUE_MAX_BYTES};
 
 /// One value for each name, and one that lists all names. The state is set when the server opens it; sources are
 /// built earlier.
@@ -219,14 +219,26 @@ async fn list(state: &SharedState, name: &Name) -> Result<(), StateError> {
     change(state, list, |names| {
         let is_new = !names.iter().any(|known| known == name.as_str());
         if is_new {
-            // The oldest names are dropped, as their grants are the most likely to be gone.
-            let surplus = (names.len() + 1).saturating_sub(max);
-            names.drain(..surplus);
             names.push(name.as_str().to_owned());
+            drop_oldest(names, max);
         }
         is_new
     })
     .await
+}
+
+/// Drops what exceeds the maximum length of a list, or the size of a value. The grants of the oldest names are the most
+/// likely to be gone.
+fn drop_oldest(names: &mut Vec<String>, max: usize) {
+    // Brackets; quotes and a comma for each.
+    let mut bytes = 2;
+    let newest = names.iter().rev().take(max);
+    let kept = newest.take_while(|name| {
+        bytes += name.len() + 3;
+        bytes <= VALUE_MAX_BYTES
+    });
+    let kept = kept.count();
+    names.drain(..names.len() - kept);
 }
 
 /// Changes the list with compare-and-swap. `change` returns true if it changed the list.
@@ -292,5 +304,21 @@ mod tests {
         assert!(taken(&next).await);
         late.end().await;
         assert_eq!(state.get("turn").await.expect("a state"), Some(next));
+    }
+
+    #[tokio::test]
+    async fn a_list_of_names_has_as_many_as_fit_in_a_value() {
+        let tokens = SharedTokens::default();
+        tokens.is_in(SharedState::default());
+        let host = "host.example.".repeat(20);
+        let name = |user: usize| Name::of_user("source", &host, &user.to_string());
+        let count = 2 * VALUE_MAX_BYTES / host.len();
+        let state = tokens.state().expect("a state");
+        for user in 0..count {
+            list(state, &name(user)).await.expect("room");
+        }
+        let listed = tokens.names().await.expect("a state");
+        assert!(200 < listed.len() && listed.len() < count);
+        assert_eq!(listed.last(), Some(&name(count - 1)));
     }
 }

@@ -38,9 +38,13 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) async fn ask(client: &Client) -> Result<Self, ClientError> {
+    /// Requests all lists that the server has: those that it declares, and those that it has `announced` since.
+    pub(super) async fn ask(
+        client: &Client,
+        announced: impl Fn(&str) -> bool,
+    ) -> Result<Self, ClientError> {
         let server = client.server();
-        let has = |name: &str| server.capabilities.contains_key(name);
+        let has = |name: &str| server.capabilities.contains_key(name) || announced(name);
         let mut listing = Self {
             completes: has("completions"),
             reads: has("resources"),

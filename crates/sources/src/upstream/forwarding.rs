@@ -8,14 +8,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::maintenance::Maintenance;
+use super::visits::Visits;
 use crate::catalog::{
-    CallContext, ClientRequestError, Elicited, Form, LogLevel, PassthroughSample, UI_EXTENSION,
-    UI_MIME_TYPE,
+    CallContext, ClientRequestError, Elicited, Form, LogLevel, PassthroughSample, StepError,
+    UI_EXTENSION, UI_MIME_TYPE,
 };
-use crate::client::{Caller, Listener, RpcError};
+use crate::client::{Caller, ClientError, Listener, RpcError};
+use crate::protocol::ClientAbility;
 
-/// Client capabilities declared to upstream servers. Whether the caller supports them is known only during a call; if
-/// it does not, the upstream gets an error.
+/// Client capabilities declared to upstream servers. Requests to servers of 2026-07-28 declare only those of their
+/// caller. Sessions serve many callers; if one of them lacks a capability, the upstream gets an error.
 pub(super) fn capabilities() -> Map<String, Value> {
     let mut capabilities = Map::new();
     capabilities.insert("elicitation".to_owned(), json!({"form": {}, "url": {}}));
@@ -30,6 +33,7 @@ pub(super) fn capabilities() -> Map<String, Value> {
 /// Forwards the messages that belong to one call.
 pub(super) struct Relay {
     context: Arc<CallContext>,
+    upkeep: Arc<Maintenance>,
     /// ID of the latest request to the upstream; 0 if there was none.
     request_id: AtomicU64,
 }
@@ -39,11 +43,17 @@ const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 
 impl Relay {
-    pub(super) fn new(context: &Arc<CallContext>) -> Self {
+    pub(super) fn new(context: &Arc<CallContext>, upkeep: &Arc<Maintenance>) -> Self {
         Self {
             context: Arc::clone(context),
+            upkeep: Arc::clone(upkeep),
             request_id: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the context of the call.
+    pub(super) fn context(&self) -> &Arc<CallContext> {
+        &self.context
     }
 
     /// Returns the ID of the latest request to the upstream.
@@ -59,6 +69,33 @@ impl Listener for Relay {
 
     fn wants_log(&self) -> Option<&'static str> {
         self.context.log_level().map(LogLevel::as_str)
+    }
+
+    fn can(&self, ability: ClientAbility) -> bool {
+        self.context.client_can(ability)
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.context.replay.is_used()
+    }
+
+    fn round<'a>(
+        &'a self,
+        round: BoxFuture<'a, Result<Box<RawValue>, ClientError>>,
+    ) -> BoxFuture<'a, Result<Box<RawValue>, ClientError>> {
+        Box::pin(async move {
+            let asks = async {
+                match round.await {
+                    Ok(result) if asks_for_input(&result) => Ok(result),
+                    other => Err(UnrecordedRound::Ended(other)),
+                }
+            };
+            match self.context.step("longshore-upstream-round", asks).await {
+                Ok(result) => Ok(result),
+                Err(UnrecordedRound::Ended(outcome)) => outcome,
+                Err(UnrecordedRound::Step(error)) => Err(ClientError::Gone(error.to_string())),
+            }
+        })
     }
 
     fn caller(&self) -> Option<Caller> {
@@ -89,11 +126,11 @@ impl Listener for Relay {
         method: String,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'static, Result<Value, RpcError>> {
-        let context = Arc::clone(&self.context);
+        let (context, upkeep) = (Arc::clone(&self.context), Arc::clone(&self.upkeep));
         Box::pin(async move {
             let params = params.as_deref().map_or("{}", RawValue::get);
             match method.as_str() {
-                "elicitation/create" => elicit(&context, params).await,
+                "elicitation/create" => elicit(&context, &upkeep.visits, params).await,
                 "sampling/createMessage" => {
                     let params = serde_json::from_str(params).map_err(invalid)?;
                     PassthroughSample::new(&context.replay, params)
@@ -101,8 +138,17 @@ impl Listener for Relay {
                         .map_err(rpc_error)
                 }
                 "roots/list" => {
-                    let roots = context.roots().await.map_err(rpc_error)?;
-                    Ok(json!({ "roots": roots }))
+                    context.require(ClientAbility::Roots).map_err(rpc_error)?;
+                    let asked = context.send_request("roots/list", json!({}));
+                    let result = asked.await.map_err(rpc_error)?;
+                    // Passed on as it is, because roots can have members that are not known here, such as `_meta`.
+                    match result["roots"].is_array() {
+                        true => Ok(result),
+                        false => Err(RpcError::new(
+                            INTERNAL,
+                            "the client's response to roots/list has no roots",
+                        )),
+                    }
                 }
                 other => Err(RpcError::new(
                     METHOD_NOT_FOUND,
@@ -113,7 +159,31 @@ impl Listener for Relay {
     }
 }
 
-async fn elicit(context: &CallContext, params: &str) -> Result<Value, RpcError> {
+/// A round of a request that is not recorded.
+enum UnrecordedRound {
+    /// It did not ask for input.
+    Ended(Result<Box<RawValue>, ClientError>),
+    Step(StepError),
+}
+
+impl From<StepError> for UnrecordedRound {
+    fn from(error: StepError) -> Self {
+        Self::Step(error)
+    }
+}
+
+/// Returns true for a result of 2026-07-28 that ends a round with requests to the client.
+fn asks_for_input(result: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "resultType")]
+        kind: String,
+    }
+    let kind: Result<Kind, _> = serde_json::from_str(result.get());
+    kind.is_ok_and(|kind| kind.kind == "input_required")
+}
+
+async fn elicit(context: &CallContext, visits: &Visits, params: &str) -> Result<Value, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Elicitation {
@@ -122,14 +192,19 @@ async fn elicit(context: &CallContext, params: &str) -> Result<Value, RpcError> 
         message: String,
         requested_schema: Option<Value>,
         url: Option<String>,
+        #[serde(default)]
+        elicitation_id: Value,
     }
     let asked: Elicitation = serde_json::from_str(params).map_err(invalid)?;
     let answer = match (asked.mode.as_str(), asked.url) {
-        ("url", Some(url)) => context
-            .elicit_url(asked.message, url)
-            .await
-            .map_err(rpc_error)?
-            .map(|()| None),
+        ("url", Some(url)) => {
+            let request = context.elicit_url(asked.message, url);
+            let id = asked.elicitation_id.as_str();
+            if let (Some(id), Some(elicitation)) = (id, request.elicitation()) {
+                visits.begin(id, elicitation);
+            }
+            request.await.map_err(rpc_error)?.map(|()| None)
+        }
         _ => {
             let schema = asked.requested_schema.unwrap_or_default();
             let form = Form::from_foreign_schema(schema).map_err(invalid)?;

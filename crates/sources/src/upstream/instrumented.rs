@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use super::call_error::CallError;
 use super::forwarding::Relay;
-use crate::catalog::CallContext;
 use crate::client::{ClientError, Params, Target};
 use crate::protocol::Revision;
 use crate::telemetry::{
@@ -176,13 +175,13 @@ impl<'a> InstrumentedRequest<'a> {
     pub(super) fn begin(
         peer: &'a Peer,
         operation: &'a Operation,
-        context: &Arc<CallContext>,
+        relay: Relay,
         uri: Option<&str>,
     ) -> Self {
         Self {
             begun: peer.metrics.get().map(|_| Instant::now()),
-            hop: context.hop(|| peer.asked(operation, uri)),
-            relay: Arc::new(Relay::new(context)),
+            hop: relay.context().hop(|| peer.asked(operation, uri)),
+            relay: Arc::new(relay),
             peer,
             operation,
         }
@@ -207,6 +206,9 @@ impl<'a> InstrumentedRequest<'a> {
             RequestOutcome::Misread => (Some("invalid_result"), None, None),
             RequestOutcome::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {
                 (Some("turned_away"), None, None)
+            }
+            RequestOutcome::Failed(CallError::Client(ClientError::Unanswered(_))) => {
+                (Some("unanswered"), None, None)
             }
             RequestOutcome::Failed(CallError::Client(error) | CallError::Apart(error))
                 if error.concerns_caller() =>

@@ -1,6 +1,6 @@
 //! Maintenance of an upstream: keeps its listing and its connection state up to date.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use super::cache::Memory;
 use super::connection::Upstream;
 use super::subscriptions::Subscriptions;
 use super::timeouts::GRACE;
+use super::visits::Visits;
 use crate::client::Events;
 use crate::net::{Backoff, chance};
 
@@ -25,6 +26,8 @@ const RETRY: Backoff = Backoff {
     max: Duration::from_secs(300),
 };
 
+const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
+
 /// Pending maintenance of an upstream.
 #[derive(Debug, Default)]
 pub(super) struct Maintenance {
@@ -33,6 +36,8 @@ pub(super) struct Maintenance {
     bell: Notify,
     /// True if the listing may be outdated.
     stale: AtomicBool,
+    /// Lists that the server has said to have changed, as bits in the order of [`LISTS`].
+    announced: AtomicU8,
     /// True if the last connection attempt failed.
     failed: AtomicBool,
     connected: AtomicU64,
@@ -41,10 +46,15 @@ pub(super) struct Maintenance {
     withheld_requests: AtomicU64,
     /// Resources with local subscribers.
     pub(super) subscriptions: Subscriptions,
+    /// Pages that users were sent to.
+    pub(super) visits: Visits,
 }
 
 impl Events for Maintenance {
-    fn list_changed(&self, _: &str) {
+    fn list_changed(&self, list: &str) {
+        if let Some(position) = LISTS.iter().position(|known| *known == list) {
+            self.announced.fetch_or(1 << position, Ordering::Relaxed);
+        }
         self.stale.store(true, Ordering::Relaxed);
         self.wake();
     }
@@ -82,9 +92,32 @@ impl Events for Maintenance {
         }
     }
 
+    fn elicitation_completed(&self, id: &str) {
+        if let Some(visit) = self.visits.end(id) {
+            self.subscriptions.elicitation_completed(&visit);
+        }
+    }
+
     fn closed(&self) {
         self.wake();
         self.subscriptions.wake();
+    }
+}
+
+/// Receiver of the messages on a connection of one caller. Lists and resources are watched on the shared connection.
+pub(super) struct CallerEvents(pub(super) Arc<Maintenance>);
+
+impl Events for CallerEvents {
+    fn wants_changes(&self) -> bool {
+        false
+    }
+
+    fn withheld(&self, method: &str, reason: &'static str) {
+        self.0.withheld(method, reason);
+    }
+
+    fn elicitation_completed(&self, id: &str) {
+        self.0.elicitation_completed(id);
     }
 }
 
@@ -123,6 +156,14 @@ impl Maintenance {
     /// Records that the listing is requested now.
     pub(super) fn is_fresh(&self) {
         self.stale.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true if the server has said that a list has changed. A server that has had such items only since then did
+    /// not declare them when the session began.
+    pub(super) fn has_announced(&self, list: &str) -> bool {
+        let announced = self.announced.load(Ordering::Relaxed);
+        let position = LISTS.iter().position(|known| *known == list);
+        position.is_some_and(|position| announced & (1 << position) != 0)
     }
 
     /// Returns true if the last connection attempt failed.

@@ -18,9 +18,11 @@ mod forwarding;
 mod subscriptions;
 mod tasks;
 mod maintenance;
+mod passed_error;
 mod timeouts;
 mod uri_prefix;
 mod usage;
+mod visits;
 mod instrumented;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Unique local names for the items of upstream servers.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::cache::Listing;
 use super::connection::Upstream;
 use super::uri_prefix::UriPrefix;
 use crate::catalog::Catalog;
+use crate::protocol::UriTemplate;
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened, tool_name};
 
 /// Rule for prefixing the names of upstream tools and prompts. It does not apply to an upstream that sets a `prefix`.
@@ -90,45 +91,78 @@ pub(super) struct Names<'n> {
     uris: HashSet<String>,
     /// Upstreams with the prefixes of their URIs.
     uri_prefixes: Vec<(&'n str, UriPrefix)>,
-    beginnings: Beginnings,
+    overlaps: Overlaps,
 }
 
-/// Text of URI templates before their first variable. Of two templates of which one begins with the beginning of the
-/// other, both could match a URI.
+/// URIs and templates by what they can match. A beginning is the text of a template before its first variable. Of two
+/// templates of which one begins with the beginning of the other, both could match a URI.
 #[derive(Debug, Default)]
-struct Beginnings {
-    /// Those of all items but the present upstream's.
-    of_others: BTreeSet<String>,
+struct Overlaps {
+    /// Templates of all items but the present upstream's, by their beginning.
+    templates: BTreeMap<String, Vec<UriTemplate>>,
     lengths: BTreeSet<usize>,
+    /// URIs of all items but the present upstream's.
+    uris: BTreeSet<String>,
     /// The present upstream.
     owner: String,
+    /// Its URIs and templates.
     own: Vec<String>,
 }
 
-impl Beginnings {
-    /// Returns true if a template of another owner could match the same URIs.
-    fn overlap(&mut self, owner: &str, beginning: &str) -> bool {
+impl Overlaps {
+    /// Returns true if a URI or a template could match the same URIs as an item of another owner.
+    fn are_any(&mut self, owner: &str, uri: &str) -> bool {
         if self.owner != owner {
             owner.clone_into(&mut self.owner);
-            for beginning in std::mem::take(&mut self.own) {
-                self.add_of_another(beginning);
+            for own in std::mem::take(&mut self.own) {
+                self.add_of_another(&own);
             }
         }
-        let from = (Bound::Included(beginning), Bound::Unbounded);
-        let mut longer = self.of_others.range::<str, _>(from);
-        let is_shorter = |length: &usize| {
-            let begins = beginning.get(..*length);
-            begins.is_some_and(|begins| self.of_others.contains(begins))
-        };
-        longer
-            .next()
-            .is_some_and(|other| other.starts_with(beginning))
-            || self.lengths.range(..=beginning.len()).any(is_shorter)
+        match beginning_of(uri) {
+            Some(beginning) => self.of_template(uri, beginning),
+            None => self
+                .shorter(uri)
+                .flatten()
+                .any(|template| template.matches(uri).is_some()),
+        }
     }
 
-    fn add_of_another(&mut self, beginning: String) {
-        self.lengths.insert(beginning.len());
-        self.of_others.insert(beginning);
+    fn of_template(&self, template: &str, beginning: &str) -> bool {
+        let from = (Bound::Included(beginning), Bound::Unbounded);
+        let mut longer = self.templates.range::<str, _>(from);
+        let begins = |(other, _): (&String, _)| other.starts_with(beginning);
+        if longer.next().is_some_and(begins) || self.shorter(beginning).next().is_some() {
+            return true;
+        }
+        let Ok(template) = UriTemplate::parse(template) else {
+            return false;
+        };
+        let uris = self.uris.range::<str, _>(from);
+        let mut uris = uris.take_while(|uri| uri.starts_with(beginning));
+        uris.any(|uri| template.matches(uri).is_some())
+    }
+
+    /// Returns the templates whose beginning is one of the text.
+    fn shorter(&self, text: &str) -> impl Iterator<Item = &Vec<UriTemplate>> {
+        let lengths = self.lengths.range(..=text.len());
+        lengths.filter_map(move |length| self.templates.get(text.get(..*length)?))
+    }
+
+    fn add_of_another(&mut self, uri: &str) {
+        let Some(beginning) = beginning_of(uri) else {
+            self.uris.insert(uri.to_owned());
+            return;
+        };
+        // Without a scheme, it could match everything.
+        if let Ok(template) = UriTemplate::parse(uri)
+            && has_scheme(beginning)
+        {
+            self.lengths.insert(beginning.len());
+            self.templates
+                .entry(beginning.to_owned())
+                .or_default()
+                .push(template);
+        }
     }
 }
 
@@ -164,11 +198,10 @@ impl<'n> Names<'n> {
                 .iter()
                 .map(|upstream| (&*upstream.name, UriPrefix::of(&upstream.name)))
                 .collect(),
-            beginnings: Beginnings::default(),
+            overlaps: Overlaps::default(),
         };
-        let taken = others.uris().filter_map(beginning_of);
-        for beginning in taken.filter(|beginning| has_scheme(beginning)) {
-            names.beginnings.add_of_another(beginning.to_owned());
+        for uri in others.uris() {
+            names.overlaps.add_of_another(uri);
         }
         if naming.names == UpstreamNames::Collision {
             names.shared_tools = shared(found, others.names(), NamedUpstream::tools);
@@ -214,14 +247,11 @@ impl<'n> Names<'n> {
     pub(super) fn uri(&mut self, upstream: &Upstream, uri: &str) -> UriPrefix {
         let owner = &*upstream.name;
         let mut others = self.uri_prefixes.iter().filter(|(name, _)| *name != owner);
-        let beginning = beginning_of(uri);
         let is_of_another = others.any(|(_, prefix)| prefix.there(uri).is_some())
-            || beginning.is_some_and(|beginning| {
-                !has_scheme(beginning) || self.beginnings.overlap(owner, beginning)
-            });
+            || beginning_of(uri).is_some_and(|beginning| !has_scheme(beginning))
+            || self.overlaps.are_any(owner, uri);
         if !is_of_another && self.uris.insert(uri.to_owned()) {
-            let beginning = beginning.map(str::to_owned);
-            self.beginnings.own.extend(beginning);
+            self.overlaps.own.push(uri.to_owned());
             return UriPrefix::default();
         }
         let prefix = UriPrefix::of(&upstream.name);
@@ -268,24 +298,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_of_others_that_could_match_the_same_uris_are_found() {
-        let mut beginnings = Beginnings::default();
-        beginnings.add_of_another("db://orders/".to_owned());
-        for (beginning, overlaps) in [
-            ("db://", true),
-            ("db://orders/", true),
-            ("db://orders/x/", true),
-            ("db://users/", false),
-            ("file:///", false),
-        ] {
-            assert_eq!(beginnings.overlap("a", beginning), overlaps, "{beginning}");
+    fn items_of_others_that_could_match_the_same_uris_are_found() {
+        let mut overlaps = Overlaps::default();
+        for uri in ["db://orders/{id}", "notes://today", "{+uri}"] {
+            overlaps.add_of_another(uri);
         }
-        beginnings.own.push("file:///".to_owned());
+        for (uri, overlap) in [
+            ("db://{x}", true),
+            ("db://orders/{x}", true),
+            ("db://orders/x/{y}", true),
+            ("db://users/{x}", false),
+            ("file:///{+path}", false),
+            ("db://orders/1", true),
+            ("db://orders/1/items", false),
+            ("db://users/1", false),
+            ("notes://{day}", true),
+            ("notes://to{rest}", true),
+            ("notes://tomorrow/{x}", false),
+            ("notes://yesterday", false),
+        ] {
+            assert_eq!(overlaps.are_any("a", uri), overlap, "{uri}");
+        }
+        overlaps.own.push("file:///{+path}".to_owned());
         assert!(
-            !beginnings.overlap("a", "file:///x/"),
+            !overlaps.are_any("a", "file:///x/{y}"),
             "of the same upstream"
         );
-        assert!(beginnings.overlap("b", "file:///x/"));
+        assert!(!overlaps.are_any("a", "file:///x"), "of the same upstream");
+        assert!(overlaps.are_any("b", "file:///x/{y}"));
+        assert!(overlaps.are_any("b", "file:///x"));
         assert_eq!(beginning_of("file:///{+path}"), Some("file:///"));
         assert_eq!(beginning_of("file:///a"), None);
         assert!(!has_scheme("") && has_scheme("a:"));

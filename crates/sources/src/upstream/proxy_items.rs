@@ -21,14 +21,15 @@ use super::connection::Upstream;
 use super::instrumented::Operation;
 use super::links::{Given, Links, view_of};
 use super::names::{NamedUpstream, Names};
+use super::passed_error::{for_caller, missing_ability, rpc_error};
 use super::uri_prefix::UriPrefix;
 use crate::auth::Principal;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
-    AnyResource, Definition, OfferedSkill, PromptDefinition, Resource, ResourceDefinition,
-    SourceItems, TaskSupport, ToolError, Unlisted, UnlistedResource, path_deserializer,
+    AnyResource, CallContext, Definition, OfferedSkill, PromptDefinition, Resource,
+    ResourceDefinition, SourceItems, TaskSupport, ToolError, Unlisted, UnlistedResource,
+    path_deserializer,
 };
-use crate::client::ClientError;
 use crate::protocol::{
     Annotations, Content, Icon, PromptArgument, ToolAnnotations, fault_of_uri, whole,
 };
@@ -393,16 +394,24 @@ struct Called<'a> {
     #[serde(borrow)]
     structured_content: Option<&'a RawValue>,
     is_error: Option<bool>,
-    #[serde(rename = "_meta")]
-    meta: Option<Map<String, Value>>,
+    #[serde(rename = "_meta", borrow)]
+    meta: Option<&'a RawValue>,
 }
 
 /// Converts a content block. Blocks of an unknown type are kept as they are.
 fn block_of(block: &RawValue) -> Content {
-    match plain_text(block) {
-        Some(text) => Content::text(text),
-        None => serde_json::from_str(block.get()).unwrap_or_else(|_| Content::text(block.get())),
+    if let Some(text) = plain_text(block) {
+        return Content::text(text);
     }
+    let read = serde_json::from_str(block.get()).or_else(|_| without_annotations(block));
+    read.unwrap_or_else(|_| Content::text(block.get()))
+}
+
+/// Reads a content block without its annotations. These are hints, and may not be valid.
+fn without_annotations(block: &RawValue) -> Result<Content, serde_json::Error> {
+    let mut members: Map<String, Value> = serde_json::from_str(block.get())?;
+    members.remove("annotations");
+    serde_json::from_value(Value::Object(members))
 }
 
 /// Returns the text of a block that consists only of text, as most do.
@@ -418,14 +427,15 @@ fn plain_text(block: &RawValue) -> Option<String> {
     (plain.kind == "text").then_some(plain.text)
 }
 
-/// Converts an error to a message for the model. The upstream's address and the reason for a failure only go to the
-/// log.
-fn tool_error(upstream: &str, error: CallError) -> ToolError {
-    match error {
-        CallError::Client(ClientError::Rpc(error)) => {
-            ToolError::new(format!("{upstream}: {}", error.message))
-        }
-        other => ToolError::new(message_of(upstream, &other)).caused_by(other),
+/// Converts an error of a call. JSON-RPC errors of the upstream are passed on. Of others, the upstream's address and the
+/// reason for the failure only go to the log.
+fn tool_error(upstream: &str, error: CallError, context: &CallContext) -> ToolError {
+    match rpc_error(&error) {
+        Some(error) => match missing_ability(error, context) {
+            Some(missing) => missing.into(),
+            None => ToolError::protocol(for_caller(upstream, error)),
+        },
+        None => ToolError::new(message_of(upstream, &error)).caused_by(error),
     }
 }
 

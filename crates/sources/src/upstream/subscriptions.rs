@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::Upstream;
 use super::line::Connected;
-use crate::catalog::{Announcer, SubscriptionCounts};
+use crate::catalog::{Announcer, SubscriptionCounts, UrlElicitation};
 use crate::client::ClientError;
 use crate::net::{Backoff, chance};
 
@@ -54,6 +54,13 @@ impl Subscriptions {
             for name in names {
                 announcer.resource_changed(name);
             }
+        }
+    }
+
+    /// Notifies the client that was sent to a page that its user has finished.
+    pub(super) fn elicitation_completed(&self, visit: &UrlElicitation) {
+        if let Some(announcer) = self.announcer.get() {
+            announcer.elicitation_completed(visit);
         }
     }
 

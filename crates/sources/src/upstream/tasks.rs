@@ -153,8 +153,8 @@ async fn in_extension(
     relay: &Arc<Relay>,
     repeatable: bool,
 ) -> Result<Box<RawValue>, CallError> {
-    let params = declared(upstream, line, params.clone()).await?;
-    let plain = declared(upstream, line, Params::new()).await?;
+    let params = declared(upstream, line, params.clone(), relay).await?;
+    let plain = declared(upstream, line, Params::new(), relay).await?;
     let created = upstream
         .request_admitted(line, "tools/call", &params, Some(relay.clone()), repeatable)
         .await?;
@@ -207,7 +207,7 @@ async fn in_extension(
                 ClientError::Protocol(format!("an invalid client request of it: {error}"))
             })?;
             let answer = relay.question(question.method, question.params).await;
-            answers.insert(key.clone(), answer.map_err(ClientError::Rpc)?);
+            answers.insert(key.clone(), answer.map_err(ClientError::Unanswered)?);
             answered.insert(key);
         }
         if !answers.is_empty() {
@@ -254,9 +254,11 @@ async fn declared(
     upstream: &Upstream,
     line: &Arc<Line>,
     params: Params,
+    relay: &Relay,
 ) -> Result<Params, CallError> {
     let connected = upstream.connected(line).await.map_err(CallError::Apart)?;
-    Ok(connected.client.declaring(params, TASKS_EXTENSION))
+    let client = &connected.client;
+    Ok(client.declaring(params, TASKS_EXTENSION, Some(relay)))
 }
 
 fn pause_of(milliseconds: Option<u64>) -> Duration {
@@ -298,7 +300,7 @@ impl Drop for RunningTask {
             let client = &connected.client;
             let mut params = Params::new().with("taskId", id);
             if !client.server().revision.has_sessions() {
-                params = client.declaring(params, TASKS_EXTENSION);
+                params = client.declaring(params, TASKS_EXTENSION, None);
             }
             let cancelled = client.request("tasks/cancel", params, None, Some(CANCELS));
             if let Err(error) = cancelled.await {

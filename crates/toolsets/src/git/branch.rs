@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use gix::ObjectId;
-use gix::bstr::ByteSlice;
+use gix::bstr::{BString, ByteSlice};
 use gix::objs::Kind;
 use gix::refs::transaction::{PreviousValue, RefEdit};
 use gix::refs::{FullName, TargetRef};
 
 use super::commit::signature;
-use super::repository::{OpenRepository, ResultContext, no_option};
+use super::repository::{OpenRepository, ResultContext, no_option, small_file};
 use super::text::Text;
 use crate::catalog::ToolError;
 
@@ -58,6 +58,7 @@ pub(super) fn list(
     {
         out.line(format!("* ({})", detached(place, id)?));
     }
+    let elsewhere = checked_out(place);
     let platform = place.repository.references().doing("list the branches")?;
     let mut prefixes = Vec::new();
     if local {
@@ -87,10 +88,10 @@ pub(super) fn list(
             if !fits(tip.detach())? {
                 continue;
             }
-            let mark = if current.as_ref() == Some(&name) {
-                "* "
-            } else {
-                "  "
+            let mark = match current.as_ref() == Some(&name) {
+                true => "* ",
+                false if elsewhere.contains(&name) => "+ ",
+                false => "  ",
             };
             let short = name.strip_prefix(prefix.as_bytes()).unwrap_or(&name);
             out.push(format!("{mark}{shown}"));
@@ -103,6 +104,30 @@ pub(super) fn list(
         }
     }
     Ok(super::diff::trimmed(out.finish()))
+}
+
+/// Returns the branches that are checked out in working trees of the repository.
+fn checked_out(place: &OpenRepository<'_>) -> HashSet<BString> {
+    /// Maximum number of working trees that are examined.
+    const WORKTREES_MAX: usize = 1000;
+    let common = place.repository.common_dir();
+    let worktrees = std::fs::read_dir(common.join("worktrees"));
+    let worktrees = worktrees.into_iter().flatten().flatten();
+    let mut folders: Vec<_> = worktrees
+        .take(WORKTREES_MAX)
+        .map(|entry| entry.path())
+        .collect();
+    // A bare repository has a branch, but not in a working tree.
+    let snapshot = place.repository.config_snapshot();
+    if snapshot.boolean("core.bare") != Some(true) {
+        folders.push(common.to_owned());
+    }
+    let heads = folders
+        .iter()
+        .filter_map(|folder| small_file(&folder.join("HEAD")));
+    heads
+        .filter_map(|head| Some(BString::from(head.strip_prefix("ref:")?.trim())))
+        .collect()
 }
 
 /// Searches the histories of branches for commits, within a common limit.

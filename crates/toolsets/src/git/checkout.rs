@@ -228,7 +228,7 @@ impl<'a> Writer<'a> {
         Ok(Self {
             place,
             worktree,
-            converter: Converter::new(place)?,
+            converter: Converter::new(place, worktree)?,
         })
     }
 

@@ -2,11 +2,12 @@
 //!
 //! Only Git's built-in conversions are made. Configured filters are programs, which are not trusted.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use gix::attrs::StateRef;
 use gix::attrs::search::{MetadataCollection, Outcome};
-use gix::bstr::{BStr, ByteSlice};
+use gix::bstr::{BStr, BString, ByteSlice};
 use gix::filter::plumbing;
 use gix::filter::plumbing::pipeline::CrlfRoundTripCheck;
 use gix::filter::plumbing::pipeline::convert::{ToGitOutcome, ToWorktreeOutcome, to_worktree};
@@ -14,6 +15,7 @@ use gix::objs::Find;
 
 use super::encoding::FileEncoding;
 use super::repository::{OpenRepository, ResultContext};
+use super::worktree::Worktree;
 use crate::catalog::ToolError;
 
 /// Purpose of a conversion to the form of the repository.
@@ -32,6 +34,9 @@ const ENCODING: &str = "working-tree-encoding";
 
 pub(super) struct Converter<'a> {
     place: &'a OpenRepository<'a>,
+    worktree: &'a Worktree,
+    /// Folders whose `.gitattributes` was checked, with all folders above them.
+    checked: HashSet<BString>,
     library: plumbing::Pipeline,
     attributes: gix::worktree::Stack,
     encoding: Outcome,
@@ -40,7 +45,10 @@ pub(super) struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
-    pub(super) fn new(place: &'a OpenRepository<'a>) -> Result<Self, ToolError> {
+    pub(super) fn new(
+        place: &'a OpenRepository<'a>,
+        worktree: &'a Worktree,
+    ) -> Result<Self, ToolError> {
         let (pipeline, _) = place
             .repository
             .filter_pipeline(None)
@@ -50,6 +58,8 @@ impl<'a> Converter<'a> {
         encoding.initialize_with_selection(&MetadataCollection::default(), [ENCODING]);
         Ok(Self {
             place,
+            worktree,
+            checked: HashSet::new(),
             check: library.options_mut().crlf_roundtrip_check,
             library,
             attributes,
@@ -149,7 +159,20 @@ impl<'a> Converter<'a> {
         Ok(encoded.unwrap_or_else(|| bytes.to_vec()))
     }
 
+    /// Checks the attributes of all folders of a path before the library reads them.
+    fn check_folders(&mut self, path: &BStr) -> Result<(), ToolError> {
+        let max = self.place.limits().file_bytes;
+        let mut folder = folder_of(path);
+        while !self.checked.contains(folder) {
+            self.worktree.check_rules(folder, ".gitattributes", max)?;
+            self.checked.insert(folder.to_owned());
+            folder = folder_of(folder);
+        }
+        Ok(())
+    }
+
     fn encoding(&mut self, path: &BStr) -> Result<Option<FileEncoding>, ToolError> {
+        self.check_folders(path)?;
         let objects = &self.place.repository.objects;
         let entry = self.attributes.at_entry(path, None, objects);
         let entry = entry.doing("read the attributes")?;
@@ -160,6 +183,11 @@ impl<'a> Converter<'a> {
             _ => None,
         }))
     }
+}
+
+/// Returns the folder of a path, empty for the root.
+fn folder_of(path: &BStr) -> &BStr {
+    path[..path.rfind_byte(b'/').unwrap_or(0)].as_bstr()
 }
 
 /// Selects the attributes that the library reads, in its order.

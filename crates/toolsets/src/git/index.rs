@@ -1,25 +1,22 @@
 //! The index: staged entries, differences from the working tree, and changes under its lock.
 
 mod files;
+mod untracked;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::ops::ControlFlow;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
-use gix::dir::walk::EmissionMode;
 use gix::index::entry::{Flags, Mode as IndexMode, Stage, Stat};
 use gix::index::{File as IndexFile, State};
 
 use super::change::{Change, FileState};
 use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Entry, Mode, Version, is_path, too_many};
-use super::worktree::{FileKind, Worktree};
+use super::worktree::Worktree;
 use crate::catalog::ToolError;
-use crate::source::builtin::Stop;
 pub(super) use files::Files;
 
 /// Time to wait for another process that holds the index lock.
@@ -267,86 +264,6 @@ impl OpenRepository<'_> {
             }
         }
         Ok(modified)
-    }
-
-    /// Returns untracked paths that are not ignored; folders end in a slash. With `collapse`, a fully untracked
-    /// folder is reported instead of its files.
-    pub(super) fn untracked(
-        &self,
-        index: &Index,
-        worktree: &Worktree,
-        collapse: bool,
-    ) -> Result<Vec<BString>, ToolError> {
-        let mut state: State = State::clone(&index.file);
-        // The walk trusts these flags, so a folder that became a file must not count as tracked.
-        for (entry, path) in state.entries_mut_with_paths() {
-            self.stop.check()?;
-            let found = worktree.find(path).doing("look at a file")?;
-            let is_there = match found {
-                Some(FileKind::Tracked { .. }) => entry.mode != IndexMode::COMMIT,
-                Some(FileKind::Folder) => entry.mode == IndexMode::COMMIT,
-                Some(FileKind::Other) | None => false,
-            };
-            entry.flags.set(Flags::UPTODATE, is_there);
-        }
-        let emission = if collapse {
-            EmissionMode::CollapseDirectory
-        } else {
-            EmissionMode::Matching
-        };
-        let options = self
-            .repository
-            .dirwalk_options()
-            .doing("read the configuration")?
-            .emit_untracked(emission);
-        let mut seen = Untracked {
-            paths: Vec::new(),
-            max: self.limits().files,
-            stop: self.stop,
-        };
-        let goes_on = AtomicBool::new(false);
-        let walked = self
-            .repository
-            .dirwalk(&state, None::<&BStr>, &goes_on, options, &mut seen);
-        self.stop.check()?;
-        walked.doing("walk through the working tree")?;
-        if seen.max < seen.paths.len() {
-            return Err(too_many(seen.max, self.stop));
-        }
-        seen.paths.sort();
-        Ok(seen.paths)
-    }
-}
-
-struct Untracked<'a> {
-    paths: Vec<BString>,
-    max: usize,
-    stop: &'a Stop,
-}
-
-impl gix::dir::walk::Delegate for Untracked<'_> {
-    fn emit(
-        &mut self,
-        entry: gix::dir::EntryRef<'_>,
-        _: Option<gix::dir::entry::Status>,
-    ) -> ControlFlow<()> {
-        use gix::dir::entry::{Kind, Status};
-        if self.stop.check().is_err() || self.max < self.paths.len() {
-            return ControlFlow::Break(());
-        }
-        let is_folder = match entry.disk_kind {
-            Some(Kind::Directory | Kind::Repository) => true,
-            Some(Kind::File | Kind::Symlink) => false,
-            Some(Kind::Untrackable) | None => return ControlFlow::Continue(()),
-        };
-        if entry.status == Status::Untracked {
-            let mut path = entry.rela_path.into_owned();
-            if is_folder {
-                path.push(b'/');
-            }
-            self.paths.push(path);
-        }
-        ControlFlow::Continue(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
-use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+use imara_diff::{Algorithm, Diff, Hunk, IndentHeuristic, IndentLevel, InternedInput, Token};
 
 use super::change::{Change, FileState};
 use super::index::Files;
@@ -10,6 +10,11 @@ use super::repository::{OpenRepository, ResultContext};
 use super::text::{Text, quoted, with_prefix};
 use super::tree::Mode;
 use crate::catalog::ToolError;
+use crate::source::builtin::Stop;
+
+/// Maximum number of lines on each side that are compared at once. Nothing interrupts a comparison; one of so many lines
+/// takes less than a second.
+const WINDOW: usize = 256 * 1024;
 
 /// Content of one side of a change.
 enum Content {
@@ -66,7 +71,7 @@ impl Patch<'_> {
                     let tab = |name: &str| if name.contains(' ') { "\t" } else { "" };
                     out.line(format!("--- {old}{}", tab(&old)));
                     out.line(format!("+++ {new}{}", tab(&new)));
-                    hunks(&a, &b, self.context, out);
+                    hunks(&a, &b, self.context, self.place.stop, out)?;
                 }
             }
             (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
@@ -89,7 +94,9 @@ impl Patch<'_> {
             (Content::Bytes(a), Content::Bytes(b)) if is_binary(&a) || is_binary(&b) => {
                 out.line(format!("Binary files {old} and {new} differ"));
             }
-            (Content::Bytes(a), Content::Bytes(b)) => hunks(&a, &b, self.context, out),
+            (Content::Bytes(a), Content::Bytes(b)) => {
+                hunks(&a, &b, self.context, self.place.stop, out)?;
+            }
             (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
                 out.line(format!(
                     "Files {old} and {new} differ, and are too large to be compared ({size} bytes)"
@@ -219,28 +226,87 @@ pub(super) fn is_binary(bytes: &[u8]) -> bool {
 }
 
 /// Writes the differing lines with context.
-pub(super) fn hunks(old: &[u8], new: &[u8], context: usize, out: &mut Text) {
+fn hunks(
+    old: &[u8],
+    new: &[u8],
+    context: usize,
+    stop: &Stop,
+    out: &mut Text,
+) -> Result<(), ToolError> {
     let input = InternedInput::new(old, new);
-    let mut diff = Diff::compute(Algorithm::Myers, &input);
-    diff.postprocess_lines(&input);
     let context = u32::try_from(context).unwrap_or(u32::MAX / 4);
+    let mut headings = Headings::default();
     let mut group: Vec<Hunk> = Vec::new();
-    for hunk in diff.hunks() {
+    for hunk in differences(&input, WINDOW, stop)? {
         if let Some(last) = group.last()
             && last.before.end.saturating_add(2 * context) < hunk.before.start
         {
-            write_group(&group, &input, context, out);
+            write_group(&group, &input, context, &mut headings, out);
             group.clear();
         }
         if out.is_full() {
-            return;
+            return Ok(());
         }
         group.push(hunk);
     }
-    write_group(&group, &input, context, out);
+    write_group(&group, &input, context, &mut headings, out);
+    Ok(())
 }
 
-fn write_group(group: &[Hunk], input: &InternedInput<&[u8]>, context: u32, out: &mut Text) {
+/// Compares lines in windows of limited size. What differs at the end of a window is compared again together with the next
+/// one, unless it is most of the window.
+fn differences(
+    input: &InternedInput<&[u8]>,
+    window: usize,
+    stop: &Stop,
+) -> Result<Vec<Hunk>, ToolError> {
+    let (before, after) = (&input.before[..], &input.after[..]);
+    let indent =
+        |token: Token| IndentLevel::for_ascii_line(input.interner[token].iter().copied(), 8);
+    let position = |lines: usize| u32::try_from(lines).unwrap_or(u32::MAX);
+    let mut diff = Diff::default();
+    let mut hunks: Vec<Hunk> = Vec::new();
+    let (mut from, mut to) = (0, 0);
+    while from < before.len() || to < after.len() {
+        stop.check()?;
+        let old = &before[from..before.len().min(from + window)];
+        let new = &after[to..after.len().min(to + window)];
+        diff.compute_with(Algorithm::Myers, old, new, input.interner.num_tokens());
+        diff.postprocess_with(old, new, IndentHeuristic::new(indent));
+        let mut found: Vec<Hunk> = diff.hunks().collect();
+        let (mut old_end, mut new_end) = (old.len(), new.len());
+        let is_last = from + old_end == before.len() && to + new_end == after.len();
+        let open = found.pop_if(|last| {
+            let start = last.before.start.max(last.after.start) as usize;
+            !is_last && last.before.end as usize == old_end && (window / 2).max(1) <= start
+        });
+        if let Some(open) = open {
+            (old_end, new_end) = (open.before.start as usize, open.after.start as usize);
+        }
+        let (old_offset, new_offset) = (position(from), position(to));
+        for hunk in found {
+            let before = hunk.before.start + old_offset..hunk.before.end + old_offset;
+            let after = hunk.after.start + new_offset..hunk.after.end + new_offset;
+            match hunks.last_mut() {
+                Some(last) if (last.before.end, last.after.end) == (before.start, after.start) => {
+                    (last.before.end, last.after.end) = (before.end, after.end);
+                }
+                _ => hunks.push(Hunk { before, after }),
+            }
+        }
+        from += old_end;
+        to += new_end;
+    }
+    Ok(hunks)
+}
+
+fn write_group<'a>(
+    group: &[Hunk],
+    input: &InternedInput<&'a [u8]>,
+    context: u32,
+    headings: &mut Headings<'a>,
+    out: &mut Text,
+) {
     let (Some(first), Some(last)) = (group.first(), group.last()) else {
         return;
     };
@@ -264,7 +330,7 @@ fn write_group(group: &[Hunk], input: &InternedInput<&[u8]>, context: u32, out: 
         }
     };
     out.push(format!("@@ -{} +{} @@", range(&old), range(&new)));
-    if let Some(heading) = heading(input, old.start) {
+    if let Some(heading) = headings.before(old.start, input) {
         out.push(" ");
         out.push(heading);
     }
@@ -296,18 +362,31 @@ fn write_line(sign: &str, line: &[u8], out: &mut Text) {
     }
 }
 
-/// Returns the last unindented line before a hunk, usually the function or section that contains it.
-fn heading<'a>(input: &InternedInput<&'a [u8]>, start: u32) -> Option<&'a [u8]> {
-    const LENGTH_MAX: usize = 80;
-    let is_heading = |line: &&[u8]| {
-        line.first()
-            .is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'))
-    };
-    let line = (0..start)
-        .rev()
-        .map(|at| input.interner[input.before[at as usize]])
-        .find(is_heading)?;
-    Some(line[..line.len().min(LENGTH_MAX)].trim_ascii_end())
+/// The headings of hunks, found in one pass over the lines.
+#[derive(Default)]
+struct Headings<'a> {
+    examined: u32,
+    last: Option<&'a [u8]>,
+}
+
+impl<'a> Headings<'a> {
+    /// Returns the last unindented line before a hunk, usually the function or section that contains it. The hunks are in
+    /// order.
+    fn before(&mut self, start: u32, input: &InternedInput<&'a [u8]>) -> Option<&'a [u8]> {
+        const LENGTH_MAX: usize = 80;
+        let is_heading = |line: &&[u8]| {
+            line.first()
+                .is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'))
+        };
+        let line = (self.examined..start)
+            .rev()
+            .map(|at| input.interner[input.before[at as usize]])
+            .find(is_heading);
+        self.examined = self.examined.max(start);
+        self.last = line.or(self.last);
+        let last = self.last?;
+        Some(last[..last.len().min(LENGTH_MAX)].trim_ascii_end())
+    }
 }
 
 #[cfg(test)]
@@ -316,8 +395,41 @@ mod tests {
 
     fn shown(old: &str, new: &str, context: usize) -> String {
         let mut out = Text::new(10_000);
-        hunks(old.as_bytes(), new.as_bytes(), context, &mut out);
+        hunks(
+            old.as_bytes(),
+            new.as_bytes(),
+            context,
+            &Stop::never(),
+            &mut out,
+        )
+        .expect("in time");
         out.finish()
+    }
+
+    /// Applies hunks to the old lines.
+    fn applied<'a>(input: &InternedInput<&'a [u8]>, hunks: &[Hunk]) -> Vec<&'a [u8]> {
+        let line = |token: Token| input.interner[token];
+        let mut lines = Vec::new();
+        let mut at = 0;
+        for hunk in hunks {
+            let (before, after) = (&hunk.before, &hunk.after);
+            lines.extend(
+                input.before[at..before.start as usize]
+                    .iter()
+                    .copied()
+                    .map(line),
+            );
+            assert_eq!(lines.len(), after.start as usize);
+            lines.extend(
+                input.after[after.start as usize..after.end as usize]
+                    .iter()
+                    .copied()
+                    .map(line),
+            );
+            at = before.end as usize;
+        }
+        lines.extend(input.before[at..].iter().copied().map(line));
+        lines
     }
 
     #[test]
@@ -379,5 +491,67 @@ mod tests {
         let far = shown(&lines(&[]), &lines(&[5, 13]), 3);
         assert_eq!(far.matches("@@ -").count(), 2, "{far}");
         assert!(far.starts_with("@@ -2,7 +2,7 @@\n"), "{far}");
+    }
+
+    #[test]
+    fn long_files_are_compared_in_windows() {
+        let lines = |range: std::ops::Range<u32>| -> String {
+            range.map(|number| format!("{number}\n")).collect()
+        };
+        // Lines before, between and after the rest: more than a window has, and fewer.
+        let old = lines(0..100);
+        for new in [
+            lines(0..100),
+            format!("{}{}", lines(200..205), lines(0..100)),
+            format!("{}{}{}", lines(0..50), lines(200..203), lines(50..100)),
+            format!("{}{}", lines(7..40), lines(43..120)),
+            format!("{}{}", lines(200..260), lines(0..100)),
+            lines(60..100),
+            lines(200..300),
+            String::new(),
+        ] {
+            let input = InternedInput::new(old.as_bytes(), new.as_bytes());
+            let whole = differences(&input, 1000, &Stop::never()).expect("in time");
+            for window in [1, 2, 16, 40] {
+                let hunks = differences(&input, window, &Stop::never()).expect("in time");
+                let after: Vec<_> = input.after.iter().map(|at| input.interner[*at]).collect();
+                assert_eq!(applied(&input, &hunks), after, "{window}");
+                let apart = hunks.windows(2).all(|two| {
+                    two[0].before.end < two[1].before.start && two[0].after.end < two[1].after.start
+                });
+                assert!(apart, "{window}: {hunks:?}");
+                if window == 40
+                    && !new.starts_with("200\n201\n202\n203\n204\n205\n")
+                    && !new.starts_with("60\n")
+                {
+                    assert_eq!(hunks, whole);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_comparison_ends_with_its_call() {
+        let input = InternedInput::new("a\n".as_bytes(), "b\n".as_bytes());
+        let over = Stop::after(std::time::Duration::ZERO);
+        assert!(differences(&input, WINDOW, &over).is_err());
+    }
+
+    #[test]
+    fn headings_are_those_before_each_hunk() {
+        let text = "one\n 1\n 2\n 3\ntwo\n 4\n 5\n 6\n 7\n 8\n";
+        let new = text
+            .replace(" 2", " x")
+            .replace(" 5", " y")
+            .replace(" 8", " z");
+        let shown = shown(text, &new, 0);
+        let headings: Vec<_> = shown
+            .lines()
+            .filter(|line| line.starts_with("@@"))
+            .collect();
+        assert_eq!(
+            headings,
+            ["@@ -3 +3 @@ one", "@@ -7 +7 @@ two", "@@ -10 +10 @@ two"]
+        );
     }
 }

@@ -108,7 +108,7 @@ fn change_line(change: &Change) -> String {
 /// Returns the upstream branch of a branch.
 ///
 /// gix ignores the remotes of an untrusted configuration, so this reads only names from it. It supports only remotes
-/// with Git's default layout.
+/// with Git's default layout, of all branches or of single ones.
 fn followed(place: &OpenRepository<'_>, branch: &str) -> Option<String> {
     let snapshot = place.repository.config_snapshot();
     let value = |key: String| Some(snapshot.string(key.as_str())?.to_str_lossy().into_owned());
@@ -117,9 +117,14 @@ fn followed(place: &OpenRepository<'_>, branch: &str) -> Option<String> {
     if remote == "." {
         return Some(merged);
     }
-    let usual = format!("+refs/heads/*:refs/remotes/{remote}/*");
-    let is_usual = value(format!("remote.{remote}.fetch")).is_some_and(|fetch| fetch == usual);
     let name = merged.strip_prefix("refs/heads/")?;
+    let usual = ["*", name].map(|name| format!("+refs/heads/{name}:refs/remotes/{remote}/{name}"));
+    let fetched = snapshot
+        .plumbing()
+        .strings(format!("remote.{remote}.fetch").as_str())?;
+    let is_usual = fetched
+        .iter()
+        .any(|fetch| usual.iter().any(|usual| fetch == usual.as_str()));
     is_usual.then(|| format!("refs/remotes/{remote}/{name}"))
 }
 

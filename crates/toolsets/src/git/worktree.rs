@@ -15,7 +15,9 @@ use gix::index::entry::{Stat, stat::Time};
 use rustix::fs::{AtFlags, FileType, Mode as Permissions, OFlags, RawMode};
 use rustix::io::Errno;
 
+use super::repository::ResultContext;
 use super::tree::Mode;
+use crate::catalog::ToolError;
 
 #[derive(Debug)]
 pub(super) struct Worktree {
@@ -106,6 +108,55 @@ impl Worktree {
             ));
         }
         Ok(Some(Content { mode, stat, bytes }))
+    }
+
+    /// Returns true if the nearest existing path above a missing one is a folder.
+    pub(super) fn is_below_folder(&self, path: &BStr) -> io::Result<bool> {
+        let mut rest = split(path).0;
+        while !rest.is_empty() {
+            match self.find(rest)? {
+                Some(FileKind::Folder) => return Ok(true),
+                Some(_) => return Ok(false),
+                None => rest = split(rest).0,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Checks that a file with rules (`.gitignore`, `.gitattributes`) can be read whole, if a folder has one. The library
+    /// opens these files by their names, which can block forever for a pipe or a device.
+    pub(super) fn check_rules(
+        &self,
+        folder: &BStr,
+        name: &str,
+        max: usize,
+    ) -> Result<(), ToolError> {
+        let path = match folder.is_empty() {
+            true => BString::from(name),
+            false => BString::from(format!("{folder}/{name}")),
+        };
+        let Some((folder, name)) = self.parent(path.as_bstr()).doing("look at a folder")? else {
+            return Ok(());
+        };
+        let stat = match rustix::fs::statat(&*folder, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) if is_absence(error) => return Ok(()),
+            Err(error) => return Err(io::Error::from(error)).doing("look at a file"),
+        };
+        let problem = match FileType::from_raw_mode(stat.st_mode as RawMode) {
+            FileType::RegularFile
+                if usize::try_from(stat.st_size).is_ok_and(|size| size <= max) =>
+            {
+                return Ok(());
+            }
+            FileType::RegularFile => format!("has more than {max} bytes"),
+            // Links are not followed.
+            FileType::Symlink | FileType::Directory => return Ok(()),
+            _ => "is a pipe or a device".to_owned(),
+        };
+        Err(ToolError::new(format!(
+            "the file '{path}' {problem}, and is not read; remove it"
+        )))
     }
 
     /// Opens a file of any size for streaming.
@@ -438,5 +489,59 @@ mod tests {
         assert!(!folder.path().join("a").exists());
         assert!(folder.path().exists());
         worktree.remove("a/d".into()).expect("it is gone already");
+    }
+
+    #[test]
+    fn files_with_rules_are_regular_and_not_too_large() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| folder.path().join(path);
+        let worktree = Worktree::open(folder.path()).expect("open");
+        let check = |of: &str| worktree.check_rules(of.into(), ".gitignore", 10);
+        std::fs::create_dir_all(at("a/b")).expect("made");
+        for of in ["", "a", "a/b", "none", "none/either"] {
+            assert!(check(of).is_ok(), "{of}");
+        }
+        std::fs::write(at(".gitignore"), "0123456789").expect("written");
+        assert!(check("").is_ok());
+        std::fs::write(at(".gitignore"), "0123456789+").expect("written");
+        let large = check("").expect_err("large");
+        assert!(
+            large.message().contains("more than 10 bytes"),
+            "{}",
+            large.message()
+        );
+        let kind = FileType::Fifo;
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("a/.gitignore"),
+            kind,
+            Permissions::RUSR,
+            0,
+        )
+        .expect("made");
+        let pipe = check("a").expect_err("a pipe");
+        assert!(
+            pipe.message().contains("'a/.gitignore' is a pipe"),
+            "{}",
+            pipe.message()
+        );
+        symlink(at("a/.gitignore"), at("a/b/.gitignore")).expect("linked");
+        assert!(check("a/b").is_ok(), "links are not followed");
+    }
+
+    #[test]
+    fn a_path_is_below_a_folder_if_what_exists_of_it_is_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("a/b")).expect("made");
+        std::fs::write(folder.path().join("a/file"), "").expect("written");
+        symlink("b", folder.path().join("a/link")).expect("linked");
+        let worktree = Worktree::open(folder.path()).expect("open");
+        let is_below = |path: &str| worktree.is_below_folder(path.into()).expect("looked at");
+        for path in ["x", "a/x", "a/b/x", "a/b/x/y/z", "x/y"] {
+            assert!(is_below(path), "{path}");
+        }
+        for path in ["a/file/x", "a/file/x/y", "a/link/x"] {
+            assert!(!is_below(path), "{path}");
+        }
     }
 }

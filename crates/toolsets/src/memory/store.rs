@@ -108,6 +108,12 @@ impl Store {
                 file.display()
             ))
         })?;
+        check_writable(&file).map_err(|e| {
+            wrong(format!(
+                "is {}, which cannot be written: {e}; its folder, and its lock if there is one, must be writable for the server's user",
+                file.display()
+            ))
+        })?;
         let store = Self {
             keys: keys(config)?,
             per_principal: config.per_principal,
@@ -389,6 +395,23 @@ fn resolved(file: &Path) -> io::Result<PathBuf> {
         }
         resolved => resolved,
     }
+}
+
+/// Checks the permissions to write a file and its lock, without writing.
+fn check_writable(file: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::{Access, access};
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        access(folder, Access::WRITE_OK | Access::EXEC_OK)?;
+        let lock = beside(file, "lock");
+        if lock.exists() {
+            access(lock, Access::WRITE_OK)?;
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+    Ok(())
 }
 
 /// Returns a path beside another one.

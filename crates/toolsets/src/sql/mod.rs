@@ -2,6 +2,8 @@
 
 mod config;
 #[cfg(feature = "sql")]
+mod connect;
+#[cfg(feature = "sql")]
 mod error;
 #[cfg(feature = "sql")]
 mod placeholder;

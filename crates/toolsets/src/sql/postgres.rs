@@ -8,26 +8,27 @@
 
 use std::error::Error as StdError;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures_util::future::{Either, select};
 use futures_util::{StreamExt, pin_mut};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
-use tokio::time::timeout;
-use tokio_postgres::config::{Host, SslMode};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{Format, IsNull, Kind as TypeKind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{CancelToken, Client, Config, Error};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::config::SqlLimits;
+use super::connect;
 use super::error::SqlError;
-use super::rows::{Capacity, Rows, unique};
+use super::rows::{Capacity, Rows, paired, unique};
 use super::tools::{Kind, Question, StatementResult};
+use crate::blocking::overdue;
 use crate::environment::Secret;
 use crate::limit::SectionHits;
 use crate::net::{self, Background, FairSemaphore};
@@ -37,15 +38,21 @@ pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
      CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'table' END AS type \
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
      WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' \
-     AND n.nspname NOT LIKE 'pg\\_%' AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1";
+     AND n.nspname NOT LIKE 'pg\\_%' AND has_schema_privilege(n.oid, 'USAGE') \
+     AND has_any_column_privilege(c.oid, 'SELECT') ORDER BY 1";
 
 /// Query for the columns of a table.
 pub(super) const COLUMNS: &str = "SELECT a.attnum - 1 AS cid, a.attname AS name, \
      format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS notnull, \
-     pg_get_expr(d.adbin, d.adrelid) AS dflt_value, coalesce(a.attnum = ANY (i.indkey), false) AS pk \
+     pg_get_expr(d.adbin, d.adrelid) AS dflt_value, coalesce(a.attnum = ANY (k.conkey), false) AS pk \
      FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
-     LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary \
+     LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p' \
      WHERE a.attrelid = to_regclass(:table_name) AND 0 < a.attnum AND NOT a.attisdropped ORDER BY a.attnum";
+
+/// Discards all state of a session except prepared statements, with which the library looks up types. A query can call
+/// functions whose effects outlast its transaction.
+const FORGET: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+     SELECT pg_advisory_unlock_all(); DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES";
 
 /// Timeout for cancelling a query at the server.
 const CANCEL: Duration = Duration::from_secs(5);
@@ -69,11 +76,14 @@ enum Stage {
     Running,
 }
 
-/// An open connection.
+/// An open connection. On drop it is closed, at the latest after [`CANCEL`].
 struct Session {
     client: Client,
     is_superuser: bool,
+    _open: oneshot::Sender<()>,
 }
+
+type Cause = Box<dyn StdError + Send + Sync>;
 
 impl Postgres {
     /// Creates a database at a URL. The connection is made for the first query.
@@ -85,26 +95,12 @@ impl Postgres {
         hits: SectionHits,
         background: Background,
     ) -> Result<Self, (&'static str, String)> {
-        // The parser's message can quote the URL, which holds a password.
-        let mut config: Config = url.expose().parse().map_err(|_| {
-            let problem =
-                "is not the URL of a PostgreSQL database; write postgres://USER:PASSWORD@HOST/DATABASE";
-            (".postgres", problem.to_owned())
-        })?;
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err((".postgres", "names no host".to_owned()));
-        }
-        // A URL without `sslmode` means `prefer`, which would fall back to plain text over a network.
-        if config.get_ssl_mode() == SslMode::Prefer && !is_local(&config) {
-            config.ssl_mode(SslMode::Require);
-        }
-        config
-            .application_name("longshore")
-            .connect_timeout(limits.timeout());
+        let config = connect::config(url.expose(), ca_file.is_some(), limits.timeout())
+            .map_err(|problem| (".postgres", problem))?;
         Ok(Self {
             name: name.to_owned(),
             config,
-            tls: tls(ca_file).map_err(|problem| (".ca_file", problem))?,
+            tls: connect::tls(ca_file).map_err(|problem| (".ca_file", problem))?,
             limits: limits.clone(),
             hits,
             places: FairSemaphore::new(limits.concurrency),
@@ -116,11 +112,14 @@ impl Postgres {
     pub(super) async fn ask(&self, question: Question) -> Result<StatementResult, SqlError> {
         let limit = self.limits.timeout();
         let mut stage = Stage::Waiting;
+        let begun = Instant::now();
+        let mut waited = None;
         let asked = timeout(limit, async {
             if self.places.is_exhausted() {
                 self.hits.count("concurrency");
             }
             let place = self.places.acquire().await.map_err(|_| SqlError::Busy)?;
+            waited = Some(begun.elapsed());
             stage = Stage::Connecting;
             let session = match self.idle_session() {
                 Some(session) => session,
@@ -132,7 +131,9 @@ impl Postgres {
                 Some(session) => self.run_statement(session, &question).await,
                 None => Err(SqlError::Busy),
             };
-            if let Some(session) = underway.back() {
+            // The rows that no longer fit could take long to arrive, so that query is cancelled.
+            let is_cut = matches!(&answer, Ok(StatementResult::Rows(rows)) if rows.is_cut());
+            if !is_cut && let Some(session) = underway.back() {
                 // A rejected query aborts the transaction, not the connection.
                 self.keep(session, question.kind, answer.is_ok()).await;
             }
@@ -144,6 +145,9 @@ impl Postgres {
             self.hits.count("timeout_seconds");
             Err(match stage {
                 Stage::Waiting => SqlError::Busy,
+                _ if waited.is_some_and(|waited| limit / 10 < waited) => {
+                    SqlError::Answer(overdue("the query", limit, waited))
+                }
                 Stage::Connecting => SqlError::unusable(&self.name, "no connection in time"),
                 Stage::Running => SqlError::TooLong(limit),
             })
@@ -166,8 +170,7 @@ impl Postgres {
         if !is_over && session.client.batch_execute("ROLLBACK").await.is_err() {
             return;
         }
-        // A query can call functions whose effects outlast its transaction.
-        if kind == Kind::Free && session.client.batch_execute("DISCARD ALL").await.is_err() {
+        if kind == Kind::Free && session.client.batch_execute(FORGET).await.is_err() {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,31 +181,22 @@ impl Postgres {
 
     async fn connect(&self) -> Result<Session, SqlError> {
         let (config, tls) = (self.config.clone(), self.tls.clone());
-        let connected = self.background.spawn(async move {
-            let (client, connection) = config.connect(tls).await?;
-            // The task ends when the client is dropped.
-            net::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to a database has ended");
-                }
-            });
-            let row = client
-                .query_one("SELECT current_setting('is_superuser') = 'on'", &[])
-                .await?;
-            Ok::<_, Error>(Session {
-                is_superuser: row.get(0),
-                client,
+        let (name, limit) = (self.name.clone(), self.limits.timeout());
+        // The call may be over before this ends.
+        let opened = self.background.spawn(async move {
+            let opened = match timeout(limit, open(&config, tls)).await {
+                Ok(opened) => opened.map_err(Cause::from),
+                Err(_) => Err(Cause::from("the server does not respond")),
+            };
+            opened.inspect_err(|error| {
+                tracing::warn!(database = %name, error = %chain(&**error), "a database cannot be reached");
             })
         });
-        let Some(connected) = connected else {
+        let Some(opened) = opened else {
             return Err(SqlError::unusable(&self.name, "no runtime for connections"));
         };
-        match connected.await {
-            Ok(Ok(session)) => Ok(session),
-            Ok(Err(error)) => {
-                tracing::warn!(database = %self.name, error = %chain(&error), "a database cannot be reached");
-                Err(SqlError::unusable(&self.name, error))
-            }
+        match opened.await {
+            Ok(opened) => opened.map_err(|error| SqlError::unusable(&self.name, error)),
             Err(error) => Err(SqlError::unusable(&self.name, error)),
         }
     }
@@ -244,6 +238,10 @@ impl Postgres {
                 let problem = "only queries that read may be asked here";
                 return Ok(Err(SqlError::Refused(problem.to_owned())));
             }
+            if prepared.params().len() != question.values.len() {
+                let problem = "a parameter such as $1 has no value; write the value in its place";
+                return Ok(Err(SqlError::Refused(problem.to_owned())));
+            }
             let columns = prepared.columns().iter();
             let columns: Vec<_> = columns.map(|c| (c.name(), c.type_().clone())).collect();
             self.rows(
@@ -266,7 +264,7 @@ impl Postgres {
         while let Some(row) = rows.next().await {
             let row = row?;
             let text: &str = row.try_get(0)?;
-            if found.push(text) == Capacity::Full {
+            if found.push(&paired(text)) == Capacity::Full {
                 self.hits.count(found.full());
                 break;
             }
@@ -305,6 +303,29 @@ impl std::fmt::Debug for Postgres {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Postgres").field(&self.name).finish()
     }
+}
+
+async fn open(config: &Config, tls: MakeRustlsConnect) -> Result<Session, Error> {
+    let (client, connection) = config.connect(tls).await?;
+    let (open, closed) = oneshot::channel::<()>();
+    net::spawn(async move {
+        // By itself, the connection waits for the result of its query, which may never come.
+        let given_up = async {
+            let _ = closed.await;
+            sleep(CANCEL).await;
+        };
+        if let Either::Left((Err(error), _)) = select(pin!(connection), pin!(given_up)).await {
+            tracing::debug!(%error, "a connection to a database has ended");
+        }
+    });
+    let row = client
+        .query_one("SELECT current_setting('is_superuser') = 'on'", &[])
+        .await?;
+    Ok(Session {
+        is_superuser: row.get(0),
+        client,
+        _open: open,
+    })
 }
 
 /// A connection with a running query. On drop, the query is cancelled at the server and the connection is closed.
@@ -390,11 +411,12 @@ impl ToSql for Parameter<'_> {
         r#type: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        let is_array = matches!(r#type.kind(), TypeKind::Array(_));
         match self.0 {
             Value::Null => return Ok(IsNull::Yes),
             Value::String(text) => out.extend_from_slice(text.as_bytes()),
-            Value::Array(items) if is_array => out.extend_from_slice(array(items).as_bytes()),
+            Value::Array(items) if is_array(r#type) => {
+                out.extend_from_slice(array(items).as_bytes());
+            }
             other => out.extend_from_slice(other.to_string().as_bytes()),
         }
         Ok(IsNull::No)
@@ -409,6 +431,14 @@ impl ToSql for Parameter<'_> {
     }
 
     to_sql_checked!();
+}
+
+fn is_array(r#type: &Type) -> bool {
+    match r#type.kind() {
+        TypeKind::Array(_) => true,
+        TypeKind::Domain(base) => is_array(base),
+        _ => false,
+    }
 }
 
 /// Formats a list as a PostgreSQL array.
@@ -429,48 +459,6 @@ fn array(items: &[Value]) -> String {
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{escaped}\"")
-}
-
-/// Returns true if all connections go to this host. Explicit addresses take precedence over host names.
-fn is_local(config: &Config) -> bool {
-    let is_local = |host: &Host| match host {
-        Host::Tcp(name) => {
-            name == "localhost"
-                || name
-                    .parse::<std::net::IpAddr>()
-                    .is_ok_and(|address| address.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    };
-    match config.get_hostaddrs() {
-        [] => config.get_hosts().iter().all(is_local),
-        addresses => addresses.iter().all(std::net::IpAddr::is_loopback),
-    }
-}
-
-fn tls(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, String> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let shown = path.display();
-            let certificates = CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|error| format!("names {shown}, which cannot be read: {error}"))?;
-            let (added, _) = roots.add_parsable_certificates(certificates);
-            if added == 0 {
-                return Err(format!("names {shown}, which contains no certificate"));
-            }
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("cannot be used: {error}"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
 }
 
 /// Formats an error with all of its causes.

@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::super::placeholder::Statement;
 use super::*;
 
 fn at(url: &str) -> Result<Postgres, (&'static str, String)> {
@@ -27,41 +28,6 @@ fn a_url_is_never_repeated() {
     }
     let postgres = at("postgres://me:hunter2@host/shop").expect("a URL");
     assert!(!format!("{postgres:?}").contains("hunter2"));
-}
-
-#[test]
-fn a_server_elsewhere_is_spoken_to_by_tls_unless_the_url_says_otherwise() {
-    for (url, mode) in [
-        ("postgres://me@db.internal/shop", SslMode::Require),
-        ("postgres://me@10.0.0.1/shop", SslMode::Require),
-        ("postgres://me@localhost/shop", SslMode::Prefer),
-        ("postgres://me@127.0.0.1/shop", SslMode::Prefer),
-        (
-            "postgres://me@db.internal/shop?sslmode=disable",
-            SslMode::Disable,
-        ),
-        ("postgres://me@localhost,db.internal/shop", SslMode::Require),
-        // The word is not a parameter here.
-        (
-            "postgres://me:sslmode@db.internal/sslmode",
-            SslMode::Require,
-        ),
-        (
-            "postgres://me@db.internal/shop?sslmode=prefer",
-            SslMode::Require,
-        ),
-        (
-            "host=localhost hostaddr=10.0.0.1 user=me dbname=shop",
-            SslMode::Require,
-        ),
-        (
-            "host=db.internal hostaddr=127.0.0.1 user=me dbname=shop",
-            SslMode::Prefer,
-        ),
-    ] {
-        let postgres = at(url).expect("a URL");
-        assert_eq!(postgres.config.get_ssl_mode(), mode, "{url}");
-    }
 }
 
 #[test]
@@ -111,4 +77,40 @@ fn arguments_are_written_as_the_server_reads_them() {
         let shown = format!("{value} as {}", r#type.name());
         assert_eq!(written(value, &r#type).as_deref(), expected, "{shown}");
     }
+}
+
+#[test]
+fn a_list_is_an_array_for_a_domain_over_arrays_too() {
+    let domain = |base| {
+        Type::new(
+            "own".to_owned(),
+            1,
+            TypeKind::Domain(base),
+            "public".to_owned(),
+        )
+    };
+    assert!(is_array(&domain(domain(Type::INT4_ARRAY))));
+    assert!(!is_array(&domain(Type::JSONB)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_not_answered_is_closed() {
+    use tokio::io::AsyncReadExt as _;
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let server = server.expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let postgres = at(&format!("postgres://me:hunter2@127.0.0.1:{port}/shop")).expect("a URL");
+    let question = Question {
+        statement: Arc::new(Statement::read("SELECT 1")),
+        values: Vec::new(),
+        kind: Kind::Free,
+    };
+    let ended = async {
+        let (mut socket, _) = server.accept().await.expect("a connection");
+        timeout(Duration::from_secs(60), socket.read_to_end(&mut Vec::new())).await
+    };
+    let (answer, ended) = tokio::join!(postgres.ask(question), ended);
+    let problem = answer.expect_err("no answer").to_string();
+    assert_eq!(problem, "the database shop cannot be used at the moment");
+    assert!(ended.is_ok(), "the connection is still open");
 }

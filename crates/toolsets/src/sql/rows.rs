@@ -1,5 +1,6 @@
 //! Result rows, written as JSON while they arrive, within limits.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
@@ -62,6 +63,17 @@ impl Rows {
         Capacity::More
     }
 
+    /// Leaves out a row that is too large to be written.
+    pub(super) fn leave_out(&mut self) -> Capacity {
+        self.truncated = true;
+        Capacity::Full
+    }
+
+    /// Returns true if rows were left out for their size, so any number of them can follow.
+    pub(super) fn is_cut(&self) -> bool {
+        self.truncated && self.count < self.count_max
+    }
+
     /// Returns the limit that was reached.
     pub(super) fn full(&self) -> &'static str {
         match self.count == self.count_max {
@@ -87,6 +99,38 @@ impl Rows {
 /// Returns a result with the number of changed rows.
 pub(super) fn changed(count: u64) -> Result<Output, ToolError> {
     Ok(Output::structured(&ChangedRows { changed: count })?)
+}
+
+/// Replaces half surrogate pairs in JSON, which PostgreSQL's type `json` can hold, with U+FFFD. Many parsers reject the
+/// whole document for one.
+pub(super) fn paired(json: &str) -> Cow<'_, str> {
+    const ESCAPE: usize = 6;
+    let unit = |at: usize| {
+        let digits = json.get(at..at + ESCAPE)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut paired = String::new();
+    let (mut written, mut at) = (0, 0);
+    // A row that was cut can end within an escape.
+    while let Some(found) = json.get(at..).and_then(|rest| rest.find('\\')) {
+        at += found;
+        match (unit(at), unit(at + ESCAPE)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 2 * ESCAPE,
+            (Some(0xd800..=0xdfff), _) => {
+                paired.push_str(&json[written..at]);
+                paired.push_str("\\ufffd");
+                at += ESCAPE;
+                written = at;
+            }
+            (Some(_), _) => at += ESCAPE,
+            (None, _) => at += 2,
+        }
+    }
+    if written == 0 {
+        return json.into();
+    }
+    paired.push_str(&json[written..]);
+    paired.into()
 }
 
 /// Makes column names unique for use as object keys: the second `id` is `id_2`.
@@ -138,6 +182,35 @@ mod tests {
     }
 
     #[test]
+    fn half_surrogate_pairs_are_replaced_and_nothing_else() {
+        for whole in [
+            "",
+            r#"{"a":"b"}"#,
+            r#"{"a":"\n\\ud800 \u00e9 ü"}"#,
+            r#"{"a":"\ud83d\ude00"}"#,
+            r#"{"a":"x\\"}"#,
+            r#"{"a":"x\"#,
+            r#"{"a":"x\u00"#,
+        ] {
+            assert!(matches!(paired(whole), Cow::Borrowed(same) if same == whole));
+        }
+        for (json, expected) in [
+            (r#""\ud800""#, r#""\ufffd""#),
+            (
+                r#""\\\uDC00\ud83d\uDE00\uD83D""#,
+                r#""\\\ufffd\ud83d\uDE00\ufffd""#,
+            ),
+            (r#""\ud800\ud83d\ude00ü\n""#, r#""\ufffd\ud83d\ude00ü\n""#),
+        ] {
+            assert_eq!(paired(json), expected);
+            assert!(
+                serde_json::from_str::<String>(&paired(json)).is_ok(),
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
     fn columns_of_one_name_are_numbered_in_linear_time() {
         let names = ["id", "id", "id_2", "id"];
         assert_eq!(unique(names.into_iter()), ["id", "id_2", "id_2_2", "id_3"]);
@@ -154,5 +227,9 @@ mod tests {
         let mut narrower = rows(10, 7);
         assert_eq!(narrower.push(r#"{"a":1}"#), Capacity::Full);
         assert!(!narrower.is_empty());
+        assert!(narrower.is_cut());
+        let mut full = rows(0, 100);
+        assert_eq!(full.push("{}"), Capacity::Full);
+        assert!(!full.is_cut());
     }
 }

@@ -15,8 +15,8 @@ use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::types::{Value as SqlValue, ValueRef};
-use rusqlite::{Batch, Connection, Error, ErrorCode, OpenFlags};
-use serde_json::{Map, Number, Value};
+use rusqlite::{Batch, Connection, Error, ErrorCode, OpenFlags, Row, ffi};
+use serde_json::{Number, Value};
 
 use super::config::SqlLimits;
 use super::error::SqlError;
@@ -51,8 +51,11 @@ const SLOW: [&str; 7] = [
 ];
 /// Maximum memory of all queries of this process together, in bytes.
 const HEAP_BYTES: i64 = 256 * 1024 * 1024;
+/// Maximum length of a pattern of LIKE or GLOB in a free query, in bytes. Their time is proportional to the product of the
+/// lengths of text and pattern.
+const FREE_PATTERN_BYTES: i32 = 100;
 /// Number of virtual machine steps between two checks of the time.
-const STEPS: i32 = 2000;
+const STEPS: i32 = 200;
 /// Maximum time to wait for another writing process, in milliseconds, within the query's timeout.
 const BUSY_MS: u64 = 2000;
 
@@ -91,7 +94,13 @@ impl Sqlite {
             .and_then(|connection| {
                 connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))
             })
-            .map_err(|error| format!("names {shown}, which cannot be used: {}", message(&error)))?;
+            .map_err(|error| {
+                let problem = match needs_writing(&error) {
+                    true => UNREADABLE.to_owned(),
+                    false => message(&error),
+                };
+                format!("names {shown}, which cannot be used: {problem}")
+            })?;
         Ok(database)
     }
 
@@ -133,8 +142,11 @@ impl Sqlite {
         let stop = stop.clone();
         connection.progress_handler(STEPS, Some(move || stop.check().is_err()))?;
         let mut statement = prepared(&connection, &question.statement, question.kind)?;
-        if question.kind == Kind::Free && is_slow.load(Ordering::Relaxed) {
-            connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, SLOW_VALUE_BYTES)?;
+        if question.kind == Kind::Free {
+            connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, FREE_PATTERN_BYTES)?;
+            if is_slow.load(Ordering::Relaxed) {
+                connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, SLOW_VALUE_BYTES)?;
+            }
         }
         for (name, value) in question.statement.names.iter().zip(&question.values) {
             if let Some(index) = statement.parameter_index(&format!(":{name}"))? {
@@ -147,15 +159,18 @@ impl Sqlite {
             drop(rows);
             return Ok(StatementResult::Changed(connection.changes()));
         }
-        let names = unique(statement.column_names());
+        let keys: Vec<String> = unique(statement.column_names())
+            .into_iter()
+            .map(|name| Value::from(name).to_string())
+            .collect();
         let mut found = Rows::new(&self.limits);
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
-            let mut object = Map::with_capacity(names.len());
-            for (index, name) in names.iter().enumerate() {
-                object.insert(name.clone(), shown(row.get_ref(index)?));
-            }
-            if found.push(&Value::Object(object).to_string()) == Capacity::Full {
+            let capacity = match object(row, &keys, self.limits.result_bytes)? {
+                Some(row) => found.push(&row),
+                None => found.leave_out(),
+            };
+            if capacity == Capacity::Full {
                 stop_of.hit(found.full());
                 break;
             }
@@ -199,6 +214,10 @@ impl Sqlite {
             return SqlError::Answer(message(&error));
         };
         match code {
+            ErrorCode::ReadOnly if needs_writing(&error) => {
+                tracing::warn!(database = %self.name, "a database cannot be read: {UNREADABLE}");
+                SqlError::unusable(&self.name, error)
+            }
             ErrorCode::OperationInterrupted => SqlError::Answer(stop.overdue("the query")),
             ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly => {
                 let problem = format!("this may not be asked here: {}", message(&error));
@@ -341,6 +360,41 @@ fn is_of_rtree(table: &str) -> bool {
     ["_node", "_rowid", "_parent"]
         .iter()
         .any(|ending| table.ends_with(ending))
+}
+
+/// Explanation of errors for which [`needs_writing`] is true.
+const UNREADABLE: &str = "the program that wrote to it has crashed, or it is in WAL mode and its folder cannot be written; \
+     open it once with a program that may write to it, or make the folder writable";
+
+/// Returns true if SQLite has to write before it can read: to roll back an unfinished transaction, or to create the
+/// files of WAL mode.
+fn needs_writing(error: &Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code.is_some_and(|code| code & 0xff == ffi::SQLITE_READONLY && code != ffi::SQLITE_READONLY)
+}
+
+/// Writes a row as a JSON object. Returns `None` if it is longer than `max` bytes, without copying what does not fit: a
+/// value can occur in all of up to 2,000 columns.
+fn object(row: &Row<'_>, keys: &[String], max: usize) -> Result<Option<String>, Error> {
+    let mut json = String::from("{");
+    for (index, key) in keys.iter().enumerate() {
+        let value = row.get_ref(index)?;
+        let size = match value {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+        if max < json.len() + key.len() + size {
+            return Ok(None);
+        }
+        if 0 < index {
+            json.push(',');
+        }
+        json.push_str(key);
+        json.push(':');
+        json.push_str(&shown(value).to_string());
+    }
+    json.push('}');
+    Ok(Some(json))
 }
 
 /// Returns SQLite's message without the statement, which the caller knows.

@@ -350,6 +350,18 @@ fn slow_functions_of_free_queries_get_short_values_only() {
 }
 
 #[test]
+fn patterns_of_free_queries_are_short() {
+    let (_folder, sqlite) = database(&SqlLimits::default());
+    for word in ["LIKE", "GLOB"] {
+        let with = |length: usize| format!("SELECT 'a' {word} '{}' AS x", "a".repeat(length));
+        assert!(free(&sqlite, &with(100)).is_ok());
+        let problem = free(&sqlite, &with(101)).expect_err("too long");
+        assert!(problem.contains("pattern"), "{problem}");
+        assert!(ask(&sqlite, &with(1000), Kind::Fixed).is_ok());
+    }
+}
+
+#[test]
 fn a_query_that_wants_too_much_memory_is_refused() {
     let (_folder, sqlite) = database(&SqlLimits::default());
     let error = free(&sqlite, "SELECT length(zeroblob(1000000000))").expect_err("too big");
@@ -394,6 +406,70 @@ fn a_file_that_is_no_database_is_refused_at_start() {
     std::fs::write(&path, "no database, but long enough to look at as one").expect("written");
     let error = Sqlite::new("x", &path, &limits, SectionHits::default()).expect_err("no database");
     assert!(error.contains("not a database"), "{error}");
+}
+
+#[test]
+fn a_row_of_large_values_is_not_built_before_it_is_left_out() {
+    let (folder, sqlite) = database(&SqlLimits::default());
+    let connection = Connection::open(folder.path().join("shop.db")).expect("a database");
+    connection
+        .execute(
+            "UPDATE orders SET note = hex(zeroblob(2 * 1024 * 1024))",
+            (),
+        )
+        .expect("written");
+    // Together the values have 4 GiB.
+    let columns = ["note"; 1000].join(", ");
+    let sql = format!("SELECT {columns} FROM orders");
+    let shared = MEMORY.read();
+    let short = Stop::after(Duration::from_secs(5));
+    let answer = sqlite.run_statement(&question(&sql, vec![], Kind::Free), &short);
+    let expected = json!({"rows": [], "truncated": true});
+    assert_eq!(answer.map(rows).map_err(|e| e.to_string()), Ok(expected));
+    drop(shared);
+    let sizes = free(
+        &sqlite,
+        "SELECT length(note) AS n, seal FROM orders WHERE id = 1",
+    );
+    let expected = json!([{"n": 4 * 1024 * 1024, "seal": "AP8="}]);
+    assert_eq!(sizes.expect("rows")["rows"], expected);
+}
+
+#[test]
+fn a_database_that_has_to_be_repaired_is_named_as_such() {
+    let (folder, sqlite) = database(&SqlLimits::default());
+    let path = folder.path().join("shop.db");
+    let writer = Connection::open(&path).expect("a database");
+    writer
+        .execute_batch(
+            "PRAGMA cache_size = 1; BEGIN;
+             WITH RECURSIVE c(x) AS (SELECT 10 UNION ALL SELECT x + 1 FROM c WHERE x < 1000)
+             INSERT INTO orders SELECT x, 1, 0, hex(zeroblob(2000)), NULL FROM c;",
+        )
+        .expect("begun");
+    let crashed = folder.path().join("crashed.db");
+    for ending in ["", "-journal"] {
+        let (from, to) = (
+            format!("{}{ending}", path.display()),
+            format!("{}{ending}", crashed.display()),
+        );
+        std::fs::copy(from, to).expect("copied");
+    }
+    let limits = SqlLimits::default();
+    let problem = Sqlite::new("shop", &crashed, &limits, SectionHits::default());
+    let problem = problem.expect_err("not readable");
+    assert!(problem.contains("has crashed"), "{problem}");
+    let running = Sqlite {
+        path: crashed,
+        name: sqlite.name.clone(),
+        limits,
+        pool: Blocking::new(1, Duration::from_secs(1)),
+    };
+    let problem = free(&running, "SELECT count(*) FROM orders").expect_err("not readable");
+    assert_eq!(problem, "the database shop cannot be used at the moment");
+    drop(writer);
+    let refused = free(&sqlite, "DELETE FROM orders").expect_err("not allowed");
+    assert!(refused.contains("may not be asked"), "{refused}");
 }
 
 #[test]

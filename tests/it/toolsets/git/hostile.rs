@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use longshore::__test::gix;
 use serde_json::{Value, json};
@@ -498,4 +499,24 @@ fn a_linked_working_tree_is_one_as_long_as_it_is_in_the_configured_folders() {
     );
     let said = status(&ours.folder.path().join("outside"));
     assert_eq!(said["isError"], true);
+}
+
+#[test]
+fn pipes_in_place_of_files_with_rules_are_not_read() {
+    let ours = Git::new();
+    ours.write("d/file", "1\n");
+    ours.commit("first");
+    for (name, tool) in [
+        (".gitignore", "git_status"),
+        (".gitattributes", "git_diff_unstaged"),
+    ] {
+        let pipe = ours.repository.join("d").join(name);
+        let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        ours.write("d/file", "another text\n");
+        let problem = ours.refused(tool, json!({}));
+        assert!(problem.contains("is a pipe"), "{tool}: {problem}");
+        fs::remove_file(&pipe).expect("removed");
+        ours.call(tool, json!({}));
+    }
 }

@@ -302,6 +302,18 @@ fn what_it_says_is_what_git_says() {
     git(at, &["config", "branch.main.remote", "origin"]);
     git(at, &["config", "branch.main.merge", "refs/heads/main"]);
     compared("ahead of another");
+    git(
+        at,
+        &[
+            "config",
+            "remote.origin.fetch",
+            "+refs/heads/main:refs/remotes/origin/main",
+        ],
+    );
+    compared("ahead of the only branch that is fetched");
+    let other = at.with_file_name("other");
+    let other = other.to_str().expect("UTF-8");
+    git(at, &["worktree", "add", "--quiet", other, "topic"]);
     for (kind, arguments) in [
         ("local", vec![]),
         ("remote", vec!["-r"]),
@@ -322,6 +334,29 @@ fn what_it_says_is_what_git_says() {
     }
     git(at, &["gc", "--quiet"]);
     compared("packed");
+}
+
+#[test]
+fn a_folder_of_deleted_files_is_still_a_tracked_one() {
+    let ours = Git::new();
+    let at = &ours.repository;
+    ours.write("d/e/gone", "1\n");
+    ours.write("f/file", "1\n");
+    ours.write("g/gone", "1\n");
+    ours.commit("first");
+    fs::remove_dir_all(at.join("d/e")).expect("removed");
+    fs::remove_dir_all(at.join("f")).expect("removed");
+    fs::remove_dir_all(at.join("g")).expect("removed");
+    ours.write("d/new/one", "1\n");
+    ours.write("d/two", "1\n");
+    ours.write("f", "1\n");
+    let status = ours.call("git_status", json!({}));
+    let untracked = status.split("Untracked files:\n").nth(1);
+    let listed = untracked.and_then(|rest| rest.split("\n\n").next());
+    assert_eq!(listed, Some("\td/new/\n\td/two\n\tf"), "{status}");
+    if let Some(theirs) = git(at, &["status", "--porcelain", "--untracked-files=normal"]) {
+        assert!(theirs.contains("?? d/new/\n?? d/two\n?? f"), "{theirs}");
+    }
 }
 
 #[test]

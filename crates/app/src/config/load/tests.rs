@@ -720,6 +720,9 @@ fn secrets_may_be_in_files_of_their_own() {
             load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
         assert_eq!(config.seal.keys.len(), keys);
     }
+    std::fs::write(path, format!("\u{feff}{one}\r\n")).expect("written");
+    let config = load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
+    assert_eq!(config.seal.keys[0].expose(), one);
     std::fs::write(path, "\n").expect("written");
     for (variables, part) in [
         (("LONGSHORE_SEAL__KEYS_FILE", path), "is empty"),

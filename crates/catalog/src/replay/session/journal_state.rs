@@ -1,5 +1,6 @@
 //! The journal of a call, and what suspends it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::journal::{InputResponses, Journal, Recorded};
@@ -19,6 +20,10 @@ pub(super) struct Replay {
     pub(super) taken: usize,
     /// Number of steps that are running. While there are any, the call is not suspended.
     pub(super) running_steps: usize,
+    /// Steps that were recorded within a running step, by its key.
+    within: HashMap<JournalKey, Vec<JournalKey>>,
+    /// True if a step without a recorded result has begun before the tool had read all values.
+    pub(super) begins_anew: bool,
     /// First error of the replay. It replaces the call's result.
     pub(super) failure: Option<ReplayError>,
     /// Store for the claims of steps that run at most once. Only set in rounds that a client can repeat.
@@ -73,6 +78,7 @@ impl Replay {
         digest: [u8; 16],
         name: Option<Box<str>>,
         params: Box<str>,
+        is_in_step: bool,
     ) -> Result<OpenOutcome, ClientRequestError> {
         if matches!(self.state, ReplayState::Closed) {
             return Err(ClientRequestError::Ended);
@@ -86,12 +92,43 @@ impl Replay {
         {
             return Ok(OpenOutcome::Recorded(recorded));
         }
+        // The call is not suspended while the step runs, and the step would wait for the response.
+        if is_in_step {
+            let problem = "a step sends it; send it before or after the step";
+            return Err(ClientRequestError::InvalidRequest(problem.to_owned()));
+        }
         if PENDING_MAX <= self.pending.len() {
             return Err(ClientRequestError::TooMany("64 in one call"));
         }
         let request = Arc::new(PendingRequest::new(kind, key, name, params));
         self.pending.push(Arc::clone(&request));
         Ok(OpenOutcome::Pending(request))
+    }
+
+    pub(super) fn end_step(
+        &mut self,
+        key: JournalKey,
+        outer: Option<JournalKey>,
+        result: Option<Box<str>>,
+    ) {
+        self.running_steps -= 1;
+        let mut recorded = self.within.remove(&key).unwrap_or_default();
+        match result {
+            Some(result) => {
+                recorded.iter().for_each(|key| self.journal.remove(*key));
+                self.journal.record(key, result);
+                recorded = vec![key];
+            }
+            None => self.journal.take_back(key),
+        }
+        if let Some(outer) = outer {
+            self.within.entry(outer).or_default().append(&mut recorded);
+        }
+    }
+
+    pub(super) fn drop_unread(&mut self) {
+        self.journal.remove_unread();
+        self.update_state();
     }
 
     pub(super) fn withdraw(&mut self, request: &Arc<PendingRequest>) {

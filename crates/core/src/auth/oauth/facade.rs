@@ -33,7 +33,8 @@ pub struct FacadeConfig {
     /// Scopes to request from the provider. Default: `openid profile email`; for GitHub `read:user user:email`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub provider_scopes: Vec<String>,
-    /// Claim of the ID token that lists the user's groups; a dot goes into an object. Default: by provider, else `groups`.
+    /// Claim that lists the user's groups, in the ID token or else at the provider's userinfo endpoint; a dot goes into an object.
+    /// Default: by provider, else `groups`.
     pub groups_claim: Option<String>,
     /// Groups to copy into tokens. Default: all.
     #[serde(deserialize_with = "crate::environment::list")]

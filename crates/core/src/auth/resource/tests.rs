@@ -13,7 +13,7 @@ fn resource(public: Option<&str>) -> Resource {
         checks_certificates: false,
         dpop_algorithms: &[],
         requires_dpop: false,
-        name: "test".to_owned(),
+        name: DisplayName::new("test"),
         endpoints: vec![("files".into(), vec!["files:read".to_owned()])],
     }
 }

@@ -1,5 +1,6 @@
 //! Connections: to a server, to the master that sentinels name, to a cluster.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,21 +17,14 @@ use redis::{
     IntoConnectionInfo as _, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind,
     TlsCertificates, TlsMode, Value,
 };
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::address::{Address, Login};
-use crate::net;
+use super::on_demand::{Connect, ERRORS_MAX, OnDemand, REPLACEMENT};
 
 /// Timeout of connecting to one server.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Timeout of connecting to a deployment. Sentinels and nodes that do not respond take up to [`CONNECT`] each time they
-/// are asked.
-const CONNECT_ALL: Duration = Duration::from_secs(7);
-/// Errors in a row after which the connection to a single server is replaced. A connection whose other end is gone
-/// only times out for minutes.
-const ERRORS_MAX: u32 = 5;
-/// Minimum time between two replacements.
-const REPLACEMENT: Duration = Duration::from_secs(1);
 /// Time without acknowledgement after which the system closes a connection.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
@@ -63,31 +57,15 @@ struct ManagedConnection {
     replaced: Option<Instant>,
 }
 
-/// A connection that one task opens on demand for all waiting callers. Cancelled callers do not abort it.
-pub(super) struct OnDemand<W: Connect> {
-    way: W,
-    held: Mutex<OpenConnection<W::Connection>>,
-    turn: tokio::sync::Mutex<()>,
-}
-
-struct OpenConnection<C> {
-    connection: Option<C>,
-    /// Grows with each connection, so that one that is lost is not taken for the one after it.
-    number: u64,
-    failed: Option<Instant>,
-}
-
-/// A target of a connection.
-pub(super) trait Connect: Send + Sync + 'static {
-    type Connection: Clone + Send + 'static;
-
-    fn connect(&self) -> impl Future<Output = RedisResult<Self::Connection>> + Send;
-}
-
 pub(super) struct Sentinels {
     client: tokio::sync::Mutex<SentinelClient>,
     config: AsyncConnectionConfig,
+    /// Address of the master that calls go to. Empty before the first call.
+    master: watch::Sender<String>,
 }
+
+/// The master that a connection for subscriptions leads to, if sentinels name it.
+pub(super) struct FollowedMaster(Option<(String, watch::Receiver<String>)>);
 
 pub(super) struct Nodes {
     client: ClusterClient,
@@ -111,7 +89,8 @@ fn sentinel_client(
     (login, sentinel_login): (&Login, &Login),
 ) -> RedisResult<SentinelClientBuilder> {
     let mut builder = SentinelClientBuilder::new(sentinels, service, SentinelServerType::Master)?
-        .set_client_to_redis_db(login.database);
+        .set_client_to_redis_db(login.database)
+        .set_client_to_redis_tcp_settings(tcp_settings());
     if is_secure {
         builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
     }
@@ -164,6 +143,7 @@ impl Deployment {
                     config: AsyncConnectionConfig::new()
                         .set_connection_timeout(Some(CONNECT))
                         .set_response_timeout(Some(within)),
+                    master: watch::Sender::default(),
                 }))
             }
             Address::Cluster {
@@ -219,21 +199,56 @@ impl Deployment {
             {
                 kept.lose(*number);
             }
+            (Self::Cluster(kept), _) if error.is_some_and(RedisError::is_timeout) => kept.miss(),
             _ => {}
         }
     }
 
-    /// Opens a connection for subscriptions. In a cluster each node forwards messages of all others.
-    pub(super) async fn listen(&self) -> RedisResult<PubSub> {
+    /// Counts a call that was given up before it had a response.
+    pub(super) fn miss(&self) {
         match self {
-            Self::One(one) => one.client.get_async_pubsub().await,
-            Self::Sentinel(kept) => {
-                let master = kept.way.client.lock().await.async_get_client().await?;
-                master.get_async_pubsub().await
-            }
-            Self::Cluster(kept) => kept.way.listen().await,
+            Self::One(one) => one.fail(false),
+            Self::Sentinel(kept) => kept.miss(),
+            Self::Cluster(kept) => kept.miss(),
         }
     }
+
+    /// Opens a connection for subscriptions. In a cluster each node forwards messages of all others.
+    pub(super) async fn listen(&self) -> RedisResult<(PubSub, FollowedMaster)> {
+        let nobody = FollowedMaster(None);
+        match self {
+            Self::One(one) => Ok((one.client.get_async_pubsub().await?, nobody)),
+            Self::Sentinel(kept) => {
+                let current = kept.way.master.subscribe();
+                let master = kept.way.client.lock().await.async_get_client().await?;
+                let connection = master.get_async_pubsub().await?;
+                Ok((
+                    connection,
+                    FollowedMaster(Some((address(&master), current))),
+                ))
+            }
+            Self::Cluster(kept) => Ok((kept.way.listen().await?, nobody)),
+        }
+    }
+}
+
+impl FollowedMaster {
+    /// Waits until calls go to another master. The former one may hang, and keep its connections.
+    pub(super) async fn is_left(&mut self) {
+        let Some((own, current)) = &mut self.0 else {
+            return pending().await;
+        };
+        while current.changed().await.is_ok() {
+            if *current.borrow_and_update() != *own {
+                return;
+            }
+        }
+        pending::<()>().await;
+    }
+}
+
+fn address(client: &Client) -> String {
+    client.get_connection_info().addr().to_string()
 }
 
 fn client(server: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
@@ -294,6 +309,10 @@ impl SingleNode {
             ErrorKind::AuthenticationFailed
                 | ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
         );
+        self.fail(is_of_this_connection);
+    }
+
+    fn fail(&self, is_of_this_connection: bool) {
         let errors = self.errors.fetch_add(1, Ordering::Relaxed) + 1;
         if is_of_this_connection || ERRORS_MAX <= errors {
             let mut managed = self.managed();
@@ -313,71 +332,6 @@ impl SingleNode {
     }
 }
 
-impl<W: Connect> OnDemand<W> {
-    fn new(way: W) -> Arc<Self> {
-        let held = OpenConnection {
-            connection: None,
-            number: 0,
-            failed: None,
-        };
-        Arc::new(Self {
-            way,
-            held: Mutex::new(held),
-            turn: tokio::sync::Mutex::new(()),
-        })
-    }
-
-    fn held(&self) -> MutexGuard<'_, OpenConnection<W::Connection>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn there(&self) -> Option<(W::Connection, u64)> {
-        let held = self.held();
-        Some((held.connection.clone()?, held.number))
-    }
-
-    async fn connection(self: &Arc<Self>) -> RedisResult<(W::Connection, u64)> {
-        if let Some(there) = self.there() {
-            return Ok(there);
-        }
-        let (this, asked) = (Arc::clone(self), Instant::now());
-        let made = net::spawn(async move { this.make(asked).await }).await;
-        made.unwrap_or_else(|_| Err(unreachable("connecting ended unexpectedly")))
-    }
-
-    async fn make(&self, asked: Instant) -> RedisResult<(W::Connection, u64)> {
-        let _turn = self.turn.lock().await;
-        if let Some(there) = self.there() {
-            return Ok(there);
-        }
-        if self.held().failed.is_some_and(|failed| asked <= failed) {
-            return Err(unreachable("it could not be connected to"));
-        }
-        let made = timeout(CONNECT_ALL, self.way.connect())
-            .await
-            .unwrap_or_else(|_| Err(unreachable("connecting took too long")));
-        let mut held = self.held();
-        match made {
-            Ok(connection) => {
-                held.number += 1;
-                held.connection = Some(connection.clone());
-                Ok((connection, held.number))
-            }
-            Err(error) => {
-                held.failed = Some(Instant::now());
-                Err(error)
-            }
-        }
-    }
-
-    fn lose(&self, number: u64) {
-        let mut held = self.held();
-        if held.number == number {
-            held.connection = None;
-        }
-    }
-}
-
 pub(super) fn unreachable(why: &'static str) -> RedisError {
     RedisError::from((ErrorKind::Io, why))
 }
@@ -386,8 +340,13 @@ impl Connect for Sentinels {
     type Connection = MultiplexedConnection;
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        let mut client = self.client.lock().await;
-        client.get_async_connection_with_config(&self.config).await
+        let master = self.client.lock().await.async_get_client().await?;
+        let config = &self.config;
+        let connection = master
+            .get_multiplexed_async_connection_with_config(config)
+            .await?;
+        self.master.send_replace(address(&master));
+        Ok(connection)
     }
 }
 

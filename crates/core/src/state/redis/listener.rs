@@ -13,7 +13,7 @@ use redis::{Msg, RedisError, RedisResult};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::connector::{Deployment, unreachable};
+use super::connector::{Deployment, FollowedMaster, unreachable};
 use crate::net;
 use crate::state::{Subscription, SubscriptionEvent};
 
@@ -56,7 +56,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(15);
 /// Delay before a lost connection is opened again.
 const RETRY: Duration = Duration::from_millis(500);
 /// Interval of the heartbeat on a silent connection, and timeout of a command.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Time without subscriptions after which the connection is closed.
 const LINGER: Duration = Duration::from_secs(10);
 
@@ -119,7 +119,7 @@ impl Subscriptions {
             let opened = timeout(CONNECT_MAX, self.way.listen()).await;
             let opened = opened.unwrap_or_else(|_| Err(unreachable("connecting took too long")));
             let served = match opened {
-                Ok(connection) => self.serve(connection).await,
+                Ok((connection, followed)) => self.serve(connection, followed).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = &served {
@@ -144,7 +144,7 @@ impl Subscriptions {
     }
 
     /// Forwards messages until there is no subscription for a while.
-    async fn serve(&self, connection: PubSub) -> RedisResult<()> {
+    async fn serve(&self, connection: PubSub, mut followed: FollowedMaster) -> RedisResult<()> {
         let (mut sink, mut stream) = connection.split();
         let mut active = HashSet::new();
         self.sync(&mut sink, &mut active).await?;
@@ -152,6 +152,7 @@ impl Subscriptions {
             let patience = if active.is_empty() { LINGER } else { HEARTBEAT };
             tokio::select! {
                 () = self.changed.notified() => self.sync(&mut sink, &mut active).await?,
+                () = followed.is_left() => return Err(unreachable("another server is the master")),
                 message = timeout(patience, stream.next()) => match message {
                     Ok(Some(message)) => self.deliver(&message),
                     Ok(None) => return Err(unreachable("the connection broke off")),

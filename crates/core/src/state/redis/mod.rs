@@ -9,6 +9,7 @@ mod listener;
 mod server_info;
 mod trust;
 mod connector;
+mod on_demand;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,9 +104,12 @@ impl Redis {
 
     /// A connection to ask over, unless that is not to be tried now.
     async fn enter(&self) -> Result<(Call<'_>, Connection), StateError> {
-        let call = self.begin()?;
+        let mut call = self.begin()?;
         match self.way.connection().await {
-            Ok(connection) => Ok((call, connection)),
+            Ok(connection) => {
+                call.is_asked = true;
+                Ok((call, connection))
+            }
             Err(error) => call.end(Err(error)),
         }
     }
@@ -124,7 +128,10 @@ impl Redis {
     /// Refuses a call at once if those before it have failed.
     fn begin(&self) -> Result<Call<'_>, StateError> {
         match self.breaker().enter(Instant::now()) {
-            Ok(()) => Ok(Call(Some(self))),
+            Ok(()) => Ok(Call {
+                redis: Some(self),
+                is_asked: false,
+            }),
             Err(_) => Err(unreachable(
                 "it did not respond before, and is not asked again for a moment",
             )),
@@ -142,11 +149,15 @@ const PAUSE: Backoff = Backoff {
 };
 
 /// A call that has begun. One that is given up counts as failed.
-struct Call<'r>(Option<&'r Redis>);
+struct Call<'r> {
+    redis: Option<&'r Redis>,
+    /// True once it has a connection.
+    is_asked: bool,
+}
 
 impl Call<'_> {
     fn end<T>(mut self, result: Result<T, RedisError>) -> Result<T, StateError> {
-        let redis = self.0.take();
+        let redis = self.redis.take();
         if let Some(redis) = redis {
             match &result {
                 // A server that says no is one that answers.
@@ -162,8 +173,11 @@ impl Call<'_> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        if let Some(redis) = self.0 {
+        if let Some(redis) = self.redis {
             redis.breaker().failed(Instant::now(), chance());
+            if self.is_asked {
+                redis.way.miss();
+            }
         }
     }
 }
@@ -191,7 +205,11 @@ fn state_error(error: &RedisError) -> StateError {
     unreachable(match error.kind() {
         ErrorKind::Io if error.is_timeout() => "it does not respond in time",
         ErrorKind::Io if error.is_connection_refusal() => "connection refused",
-        ErrorKind::Io => "the connection broke off",
+        // The standard library has no kind of error for it.
+        ErrorKind::Io if error.to_string().contains("lookup address information") => {
+            "its name has no address"
+        }
+        ErrorKind::Io => "the connection could not be established, or broke off",
         ErrorKind::AuthenticationFailed => "it rejects the credentials of state.url",
         ErrorKind::Server(ServerErrorKind::ReadOnly) => "it is read-only",
         ErrorKind::Server(ServerErrorKind::BusyLoading) => "it is loading its data",
@@ -367,5 +385,24 @@ impl fmt::Debug for Redis {
         f.debug_struct("Redis")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_name_without_an_address_is_not_a_connection_that_broke_off() {
+        let text = |error: io::Error| state_error(&RedisError::from(error)).to_string();
+        let unknown = "failed to lookup address information: Name or service not known";
+        let named = text(io::Error::other(unknown));
+        assert!(named.contains("its name has no address"), "{named}");
+        let refused = text(io::ErrorKind::ConnectionRefused.into());
+        assert!(refused.contains("connection refused"), "{refused}");
+        let broken = text(io::ErrorKind::BrokenPipe.into());
+        assert!(broken.contains("broke off"), "{broken}");
     }
 }

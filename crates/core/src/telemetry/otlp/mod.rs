@@ -4,6 +4,7 @@
 //! sent separately, so that none waits for the collector of another. Data that exceeds a queue is dropped and counted.
 
 mod client;
+mod health;
 #[cfg(feature = "cli")]
 mod probe;
 mod metrics;

@@ -10,7 +10,7 @@ use opentelemetry::logs::LoggerProvider as _;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::HttpClient;
 use opentelemetry_otlp::{
-    LogExporter, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
+    LogExporter, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
 };
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_sdk::Resource;
@@ -21,15 +21,14 @@ use prost::Message as _;
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
-use url::Url;
 
-use super::client::{ClientError, LastError, OverHttp, Rejected, channel};
+use super::client::{ClientError, LastError, OverHttp, channel};
+use super::health::Health;
 use super::metrics;
 use super::records::log_record;
 use super::spans::span_data;
 use crate::telemetry::config::SpanNames;
-use crate::telemetry::instruments::EXPORT_DROPPED;
-use crate::telemetry::metrics::{Counter, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::records::Record;
 use crate::telemetry::settings::{AttributeLimits, ExportSettings, Protocol, Target};
 use crate::telemetry::trace::Span;
@@ -67,16 +66,6 @@ pub(super) struct MetricSender {
 
 /// Resource attributes of the process.
 pub(super) type Attributes = BTreeMap<String, String>;
-
-/// State of a collector. Changes are logged once.
-struct Health {
-    signal: &'static str,
-    endpoint: String,
-    trouble: LastError,
-    failing: bool,
-    rejecting: bool,
-    dropped: Counter,
-}
 
 enum MetricExporter {
     Http(Box<(OverHttp, Target)>),
@@ -127,7 +116,9 @@ impl SpanSender {
     ) -> Option<Self> {
         let target = settings.traces.as_ref()?;
         let health = Health::new("spans", target, counted);
-        let mut exporter = made(span_exporter(target, &health.trouble), "spans")?;
+        let timeout = settings.spans.timeout;
+        let exporter = span_exporter(target, timeout, &health.trouble);
+        let mut exporter = made(exporter, "spans")?;
         exporter.set_resource(&sdk_resource(resource));
         Some(Self {
             exporter,
@@ -136,7 +127,7 @@ impl SpanSender {
             names,
             scope: scope(),
             limits: settings.span_limits,
-            timeout: settings.spans.timeout,
+            timeout,
         })
     }
 
@@ -156,7 +147,8 @@ impl SpanSender {
             span.dropped_attributes_count = self.limits.apply(&mut span.attributes);
             span
         });
-        let sent = in_time(self.timeout, self.exporter.export(spans.collect())).await;
+        let sending = in_time(self.timeout, self.exporter.export(spans.collect()));
+        let sent = self.health.watch(sending).await;
         self.health.record(sent, count);
         true
     }
@@ -171,7 +163,9 @@ impl RecordSender {
     ) -> Option<Self> {
         let target = settings.logs.as_ref()?;
         let health = Health::new("records", target, counted);
-        let mut exporter = made(log_exporter(target, &health.trouble), "log records")?;
+        let timeout = settings.records.timeout;
+        let exporter = log_exporter(target, timeout, &health.trouble);
+        let mut exporter = made(exporter, "log records")?;
         exporter.set_resource(&sdk_resource(resource));
         Some(Self {
             exporter,
@@ -179,7 +173,7 @@ impl RecordSender {
             scope: scope(),
             logger: SdkLoggerProvider::builder().build().logger("longshore"),
             limits: settings.record_limits,
-            timeout: settings.records.timeout,
+            timeout,
         })
     }
 
@@ -194,7 +188,8 @@ impl RecordSender {
             .collect();
         let batch: Vec<_> = records.iter().map(|record| (record, &self.scope)).collect();
         let batch = LogBatch::new(&batch);
-        let sent = in_time(self.timeout, self.exporter.export(batch)).await;
+        let sending = in_time(self.timeout, self.exporter.export(batch));
+        let sent = self.health.watch(sending).await;
         self.health.record(sent, count);
     }
 }
@@ -271,42 +266,53 @@ fn made<T>(exporter: Result<T, ClientError>, what: &str) -> Option<T> {
         .ok()
 }
 
-/// Returns an endpoint without its secret parts.
-fn without_secrets(endpoint: &str) -> String {
-    let Ok(mut url) = Url::parse(endpoint) else {
-        return String::new();
-    };
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.into()
-}
-
-fn span_exporter(target: &Target, trouble: &LastError) -> Result<SpanExporter, ClientError> {
+fn span_exporter(
+    target: &Target,
+    within: Duration,
+    trouble: &LastError,
+) -> Result<SpanExporter, ClientError> {
     let builder = SpanExporter::builder();
     Ok(match target.protocol {
-        Protocol::Http => over_http(builder.with_http(), target, trouble)?.build()?,
-        Protocol::Grpc => over_grpc(builder.with_tonic(), target)?.build()?,
+        Protocol::Http => over_http(builder.with_http(), target, within, trouble)?.build()?,
+        Protocol::Grpc => over_grpc(builder.with_tonic(), target, within)?.build()?,
     })
 }
 
-fn log_exporter(target: &Target, trouble: &LastError) -> Result<LogExporter, ClientError> {
+fn log_exporter(
+    target: &Target,
+    within: Duration,
+    trouble: &LastError,
+) -> Result<LogExporter, ClientError> {
     let builder = LogExporter::builder();
     Ok(match target.protocol {
-        Protocol::Http => over_http(builder.with_http(), target, trouble)?.build()?,
-        Protocol::Grpc => over_grpc(builder.with_tonic(), target)?.build()?,
+        Protocol::Http => over_http(builder.with_http(), target, within, trouble)?.build()?,
+        Protocol::Grpc => over_grpc(builder.with_tonic(), target, within)?.build()?,
     })
 }
 
+/// Retries for as long as an export may take. The exporters retry what OTLP allows to be retried, and wait for as long
+/// as the collector asks.
+fn retries() -> RetryPolicy {
+    RetryPolicy::default()
+        .with_max_retries(usize::MAX)
+        .with_initial_delay(Duration::from_millis(300))
+        .with_max_delay(Duration::from_secs(5))
+        .with_max_jitter(Duration::from_millis(300))
+}
+
+/// Configures an exporter whose exports take at most `within`, retries included. The client and the channel limit each
+/// request to the timeout of the target.
 fn over_http<B: WithHttpConfig + WithExportConfig>(
     builder: B,
     target: &Target,
+    within: Duration,
     trouble: &LastError,
 ) -> Result<B, ClientError> {
     Ok(builder
         .with_http_client(OverHttp::new(target, trouble)?)
         .with_endpoint(&target.endpoint)
-        .with_timeout(target.timeout)
+        .with_timeout(within)
+        .with_retry_policy(retries())
         .with_headers(headers(target))
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary))
 }
@@ -314,10 +320,12 @@ fn over_http<B: WithHttpConfig + WithExportConfig>(
 fn over_grpc<B: WithTonicConfig + WithExportConfig>(
     builder: B,
     target: &Target,
+    within: Duration,
 ) -> Result<B, ClientError> {
     let builder = builder
         .with_channel(channel(target)?)
-        .with_timeout(target.timeout)
+        .with_timeout(within)
+        .with_retry_policy(retries())
         .with_metadata(metadata(target));
     Ok(match target.compressed {
         true => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
@@ -387,73 +395,5 @@ impl MetricExporter {
             }
         }
         Ok(())
-    }
-}
-
-impl Health {
-    fn new(signal: &'static str, target: &Target, counted: &Metrics) -> Self {
-        Self {
-            signal,
-            endpoint: without_secrets(&target.endpoint),
-            trouble: LastError::default(),
-            failing: false,
-            rejecting: false,
-            dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),
-        }
-    }
-
-    fn record<E: Display>(&mut self, sent: Result<(), E>, items: usize) {
-        let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
-        let met = self.trouble.take();
-        if sent.is_ok() {
-            self.tell_rejected(met.rejected);
-        }
-        match sent {
-            Ok(()) if was_failing => {
-                tracing::info!(
-                    signal = self.signal,
-                    endpoint = self.endpoint,
-                    "the collector responds again"
-                );
-            }
-            Ok(()) => {}
-            Err(error) => {
-                self.dropped.add(items as u64);
-                if !was_failing {
-                    tracing::warn!(
-                        signal = self.signal,
-                        endpoint = self.endpoint,
-                        error = met.problem.unwrap_or_else(|| error.to_string()),
-                        "the collector did not accept an export; later exports are attempted, and further failures are not logged until one succeeds"
-                    );
-                }
-            }
-        }
-    }
-    /// Rejected items must not be resent (OTLP, "Partial Success").
-    fn tell_rejected(&mut self, rejected: Option<Rejected>) {
-        let is_rejecting = rejected.as_ref().is_some_and(|rejected| 0 < rejected.items);
-        let was_rejecting = std::mem::replace(&mut self.rejecting, is_rejecting);
-        let Some(Rejected { items, why }) = rejected else {
-            return;
-        };
-        self.dropped.add(items);
-        if items == 0 {
-            // A warning of the collector, which accepted everything.
-            tracing::debug!(
-                signal = self.signal,
-                endpoint = self.endpoint,
-                why,
-                "the collector warns"
-            );
-        } else if !was_rejecting {
-            tracing::warn!(
-                signal = self.signal,
-                endpoint = self.endpoint,
-                rejected = items,
-                why,
-                "the collector rejected a part of an export, which is lost; further rejections are not logged until it accepts a whole export"
-            );
-        }
     }
 }

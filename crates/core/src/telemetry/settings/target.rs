@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{NO_LIMIT, Protocol, Reader, Target, pairs};
+use super::{NO_LIMIT, Protocol, Reader, Target};
 use crate::telemetry::config::{ExportProtocol, TelemetryConfig};
 
 /// An exported signal.
@@ -47,10 +47,7 @@ impl Reader<'_> {
             endpoint,
             protocol,
             compressed: self.is_compressed(signal),
-            headers: self
-                .exporter(signal, "HEADERS")
-                .map(pairs)
-                .unwrap_or_default(),
+            headers: self.headers(signal),
             timeout: self.sending_timeout(signal),
             identity: self.identity(signal),
             certificate: self.exporter(signal, "CERTIFICATE").map(PathBuf::from),
@@ -63,6 +60,24 @@ impl Reader<'_> {
         self.probe
             .variable(&own)
             .or_else(|| self.probe.variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
+    }
+
+    fn headers(&mut self, signal: Signal) -> Vec<(String, String)> {
+        const NAME: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+        let Some(list) = self.exporter(signal, "HEADERS").map(str::to_owned) else {
+            return Vec::new();
+        };
+        let mut headers = self.pairs(NAME, &list);
+        let count = headers.len();
+        headers.retain(|(name, value)| {
+            name.parse::<http::HeaderName>().is_ok() && value.parse::<http::HeaderValue>().is_ok()
+        });
+        if headers.len() < count {
+            self.remark(format!(
+                "{NAME} has a header whose name or value is invalid; it is ignored"
+            ));
+        }
+        headers
     }
 
     /// Returns the keyword of a variable in lower case.
@@ -151,10 +166,12 @@ impl Reader<'_> {
         // A gRPC endpoint can be `host:port`. A separate variable then states whether TLS is used.
         let endpoint = match endpoint.contains("://") {
             false if protocol == Protocol::Grpc => {
-                let insecure = self.exporter(signal, "INSECURE");
-                let insecure =
-                    insecure.is_some_and(|text| text.trim().eq_ignore_ascii_case("true"));
-                format!("{}://{endpoint}", if insecure { "http" } else { "https" })
+                let scheme = if self.is_insecure(signal) {
+                    "http"
+                } else {
+                    "https"
+                };
+                format!("{scheme}://{endpoint}")
             }
             _ => endpoint,
         };
@@ -170,6 +187,21 @@ impl Reader<'_> {
             ));
         }
         is_url.then_some(endpoint)
+    }
+
+    fn is_insecure(&mut self, signal: Signal) -> bool {
+        match self.exporter_word(signal, "INSECURE").as_deref() {
+            Some("true") => true,
+            None | Some("false") => false,
+            Some(other) => {
+                self.doubt(
+                    "OTEL_EXPORTER_OTLP_INSECURE",
+                    other,
+                    "which is neither true nor false; it counts as false",
+                );
+                false
+            }
+        }
     }
 
     fn is_compressed(&mut self, signal: Signal) -> bool {

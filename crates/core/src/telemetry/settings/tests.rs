@@ -364,3 +364,32 @@ fn resources_say_who_sends() {
     ]);
     assert_eq!(named.expect("an endpoint").resource["service.name"], "two");
 }
+
+#[test]
+fn entries_and_headers_that_cannot_be_used_are_told_and_their_text_is_not() {
+    let settings = read(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_INSECURE", "1"),
+        (
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            "authorization: s3cret, x team=s3cret,x-b=s3cret%0A,x-a=1,",
+        ),
+        ("OTEL_RESOURCE_ATTRIBUTES", "s3cret,a=b"),
+    ])
+    .expect("an endpoint");
+    for said in [
+        "OTEL_EXPORTER_OTLP_HEADERS has an entry that is not of the form key=value",
+        "OTEL_EXPORTER_OTLP_HEADERS has a header whose name or value is invalid",
+        "OTEL_RESOURCE_ATTRIBUTES has an entry that is not of the form key=value",
+        "OTEL_EXPORTER_OTLP_INSECURE is \"1\", which is neither true nor false",
+    ] {
+        let reported = settings.doubts.iter().filter(|doubt| doubt.contains(said));
+        assert_eq!(reported.count(), 1, "{said}: {:?}", settings.doubts);
+    }
+    assert_eq!(settings.doubts.len(), 4, "{:?}", settings.doubts);
+    assert!(!settings.doubts.concat().contains("s3cret"));
+    let traces = settings.traces.expect("traces");
+    assert_eq!(traces.headers, [("x-a".to_owned(), "1".to_owned())]);
+    assert_eq!(settings.resource["a"], "b");
+}

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{CARRIED_MAX_BYTES, TRACESTATE};
+use super::{CARRIED_MAX_BYTES, tracestate_of_headers};
 use crate::protocol::message::{self, Params};
 
 /// `tracestate` and baggage, which are passed on unchanged.
@@ -98,6 +98,6 @@ pub(super) fn tracestate(
         };
         return Baggage::of(params, wanted)?.tracestate;
     }
-    let header = headers?.get(&TRACESTATE)?.to_str().ok()?;
+    let header = tracestate_of_headers(headers?)?;
     (propagation.trace_context && header.len() <= CARRIED_MAX_BYTES).then(|| header.into())
 }

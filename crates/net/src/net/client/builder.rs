@@ -12,10 +12,10 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use tokio_rustls::TlsConnector;
 
-use super::super::Guard;
 use super::super::connect::{Connector, Parts};
 use super::super::pools::Pools;
 use super::super::resolve::{self, Resolve};
+use super::super::{Guard, MemoryBudget};
 use super::identity::{self, IdentityFiles};
 use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, trust};
 
@@ -30,6 +30,7 @@ pub struct ClientBuilder {
     pub(super) roots: Vec<CertificateDer<'static>>,
     pub(super) user_roots_only: bool,
     pub(super) identity: Option<Arc<dyn ResolvesClientCert>>,
+    pub(super) memory: MemoryBudget,
 }
 
 impl ClientBuilder {
@@ -44,6 +45,14 @@ impl ClientBuilder {
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
+        self
+    }
+
+    /// Sets the memory budget for large responses. While it has no room, the rest of a response is not read.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn memory(mut self, memory: MemoryBudget) -> Self {
+        self.memory = memory;
         self
     }
 
@@ -133,6 +142,7 @@ impl ClientBuilder {
             self.redirects,
             self.idle_connections,
         );
+        let memory = self.memory.clone();
         let connector = self.into_connector()?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
@@ -149,6 +159,7 @@ impl ClientBuilder {
             deadlines,
             max_body,
             redirects,
+            memory,
         })
     }
 

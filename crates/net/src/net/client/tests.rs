@@ -482,3 +482,24 @@ fn what_is_no_certificate_is_refused() {
     let request = OutgoingRequest::get(url("https://a.example/?token=secret"));
     assert!(!format!("{request:?}").contains("secret"));
 }
+
+#[tokio::test]
+async fn a_large_response_is_read_only_while_there_is_memory_for_it() {
+    let (server, _) = serve(|_| {
+        let body = vec![b'x'; 200_000];
+        response("200 OK\r\ncontent-length: 200000", &body)
+    })
+    .await;
+    let memory = MemoryBudget::default();
+    let client = Client::builder(Guard::public().allow_loopback())
+        .memory(memory.clone())
+        .build()
+        .expect("a client");
+    let text = format!("http://127.0.0.1:{}/", server.port());
+    assert!(fetch(&client, &text).await.is_ok());
+    memory.set_room(1);
+    let message = fetch(&client, &text).await.expect_err("no memory");
+    assert!(message.contains("limits.memory_bytes"), "{message}");
+    memory.set_room(1 << 20);
+    assert!(fetch(&client, &text).await.is_ok());
+}

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read as _, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::too_large::Ends;
+use crate::protocol::message::Ends;
 
 /// Message framing on a byte stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -3,7 +3,7 @@
 use std::io::BufReader;
 
 use super::framing::{Frame, Framing};
-use super::too_large::Ends;
+use crate::protocol::message::Ends;
 
 /// Maximum size of a message.
 const MAX: usize = 64;

@@ -5,7 +5,6 @@
 mod framing;
 #[cfg(any(fuzzing, test, feature = "testing"))]
 mod fuzz;
-mod too_large;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

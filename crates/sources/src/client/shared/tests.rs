@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::super::attribution::{Caller, GRACE};
@@ -311,6 +312,24 @@ async fn a_question_of_a_call_that_ends_is_answered_with_an_error() {
     assert!(wire.shared.is_abandoned(call.id));
     wire.answers(call.id);
     assert!(!wire.shared.is_abandoned(call.id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_the_server_cancels_ends_without_an_answer() {
+    let mut wire = ServerConnection::new();
+    let mut alice = stateless("alice");
+    Arc::get_mut(&mut alice).expect("its own").thinks = true;
+    let call = wire.call(&alice);
+    wire.asks("elicitation/create");
+    tokio::task::yield_now().await;
+    assert!(wire.shared.is_asking(Some(call.id)));
+    let cancelled = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"},
+    });
+    wire.says(&cancelled, None);
+    tokio::task::yield_now().await;
+    assert!(!wire.shared.is_asking(Some(call.id)));
+    assert!(wire.sent.try_recv().is_err(), "no response");
 }
 
 #[tokio::test(start_paused = true)]

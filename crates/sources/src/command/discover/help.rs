@@ -48,6 +48,8 @@ const NOT_UNDERSTOOD_MAX: usize = 5;
 enum Section {
     Before,
     Usage,
+    /// Positional arguments of argparse, one of which can be the subcommands.
+    Positionals,
     Commands,
     Options,
     Other,
@@ -68,6 +70,8 @@ impl Help {
         let mut about: Vec<&str> = Vec::new();
         // Indent of the current entry. Its continuation lines are indented further.
         let mut entry: Option<(usize, Last)> = None;
+        // Indent of the last positional argument. argparse lists subcommands below theirs.
+        let mut positional: Option<usize> = None;
         for line in text.lines().take(LINES_MAX) {
             let trimmed = line.trim();
             let indent = line.len() - line.trim_start().len();
@@ -86,6 +90,12 @@ impl Help {
                 }
                 entry = None;
                 continue;
+            }
+            if section == Section::Usage && !usage.is_empty() && indent > 0 {
+                section = below_usage(trimmed);
+                if trimmed.ends_with(':') && section != Section::Usage {
+                    continue;
+                }
             }
             let is_form = words.first() == trimmed.split_whitespace().next().as_ref();
             if section == Section::Usage && (indent > 0 || is_form) {
@@ -112,7 +122,7 @@ impl Help {
                 {
                     about.push(trimmed);
                 }
-                entry = None;
+                (entry, positional) = (None, None);
                 continue;
             }
             // A single dash begins a list item, not an option.
@@ -127,9 +137,12 @@ impl Help {
                 }
                 _ => {}
             }
-            if section == Section::Commands {
-                entry = help.add_command(trimmed).then_some((indent, Last::Command));
-            }
+            let is_command = match section {
+                Section::Positionals => is_below(&mut positional, indent),
+                Section::Commands => true,
+                _ => continue,
+            };
+            entry = (is_command && help.add_command(trimmed)).then_some((indent, Last::Command));
         }
         help.end(&format!("{usage} {synopsis}"));
         about.truncate(3);
@@ -155,7 +168,9 @@ impl Help {
             self.commands.extend(named);
             return false;
         }
-        let command = command(line).filter(|_| 0 < room);
+        // argparse lists commands below the name of their argument.
+        let is_placeholder = line == line.to_uppercase() && !line.contains(' ');
+        let command = command(line).filter(|_| 0 < room && !is_placeholder);
         let is_added = command.is_some();
         self.commands.extend(command);
         is_added
@@ -337,11 +352,33 @@ fn begins_anew(line: &str, words: &[&str]) -> bool {
     line.starts_with("or:") || line.split_whitespace().next() == words.first().copied()
 }
 
+/// Returns true if a line stands below the last positional argument. Otherwise it is the next one.
+fn is_below(positional: &mut Option<usize>, indent: usize) -> bool {
+    let is_below = positional.is_some_and(|at| indent == at + 2);
+    if !is_below {
+        *positional = Some(indent);
+    }
+    is_below
+}
+
+/// Returns the section of an indented line below a usage. curl and wrk list their options there without an empty line.
+fn below_usage(line: &str) -> Section {
+    if line.ends_with(':') && !line.contains(' ') {
+        return heading(line, Section::Usage);
+    }
+    match line.starts_with('-') && line.contains("  ") {
+        true => Section::Options,
+        false => Section::Usage,
+    }
+}
+
 fn heading(line: &str, now: Section) -> Section {
     let lower = line.to_lowercase();
     let named = |word: &str| lower.contains(word);
     if lower.ends_with(':') || !line.contains(' ') || line == line.to_uppercase() {
-        return if named("command") || named("positional arguments") {
+        return if named("positional arguments") {
+            Section::Positionals
+        } else if named("command") {
             Section::Commands
         } else if named("option") || named("flag") {
             Section::Options
@@ -545,6 +582,56 @@ mod tests {
             positionals.collect::<Vec<_>>(),
             [("repository", true), ("directory", false)]
         );
+    }
+
+    #[test]
+    fn positional_arguments_of_argparse_are_no_commands() {
+        let help = Help::read(
+            "usage: convert [-h] [--count COUNT] file [out] {png,jpg}\n\nConverts a file.\n\n\
+             positional arguments:\n  file           the input file\n  out            the output file\n  \
+             {png,jpg}      the format, which\n                 is written\n\n\
+             options:\n  -h, --help     show this\n  --count COUNT  how many\n",
+            &["convert"],
+        );
+        assert_eq!(names(&help), [""; 0]);
+        let positionals = help
+            .positionals
+            .iter()
+            .map(|one| (&*one.name, one.is_required));
+        assert_eq!(
+            positionals.collect::<Vec<_>>(),
+            [("file", true), ("out", false), ("choice", true)]
+        );
+        assert_eq!(option(&help, "--count").value.as_deref(), Some("COUNT"));
+        let help = Help::read(
+            "usage: things [-h] COMMAND ...\n\nManages things.\n\noptions:\n  -h, --help  show this\n\n\
+             commands:\n  COMMAND\n    add       adds a thing\n    remove    removes it\n",
+            &["things"],
+        );
+        assert_eq!(names(&help), ["add", "remove"]);
+        let help = Help::read(
+            "usage: things [-h] COMMAND ...\n\npositional arguments:\n  COMMAND\n    add       adds a thing, which\n              is new\n    \
+             remove    removes it\n",
+            &["things"],
+        );
+        assert_eq!(names(&help), ["add", "remove"]);
+        assert_eq!(help.commands[0].about, "adds a thing, which is new");
+    }
+
+    #[test]
+    fn options_directly_below_the_usage_are_read() {
+        let curl = "Usage: curl [options...] <url>\n -d, --data <data>          HTTP POST data\n \
+             -f, --fail                 Fail fast with no output on HTTP errors\n -h, --help <category>      Get help\n\n\
+             This is not the full help.\n";
+        let wrk = "Usage: wrk <options> <url>\n  Options:\n    -d, --data    <T>  Duration of test   \n\n    \
+             --fail             Fails\n";
+        for (text, name) in [(curl, "curl"), (wrk, "wrk")] {
+            let help = Help::read(text, &[name]);
+            assert_eq!(help.positionals.len(), 1, "{help:?}");
+            assert_eq!(help.positionals[0].name, "url");
+            assert!(option(&help, "--data").value.is_some());
+            assert_eq!(option(&help, "--fail").value, None);
+        }
     }
 
     #[test]

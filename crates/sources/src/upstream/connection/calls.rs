@@ -9,8 +9,10 @@ use tokio::time::Instant;
 
 use super::super::cache::Listing;
 use super::super::call_error::CallError;
+use super::super::forwarding::Relay;
 use super::super::instrumented::{InstrumentedRequest, Operation, RequestOutcome, Session};
 use super::super::line::{Connected, Line};
+use super::super::maintenance::CallerEvents;
 use super::super::usage::Usage;
 use super::{HEADER_MISMATCH, Upstream, Used, given_up};
 use crate::catalog::CallContext;
@@ -50,8 +52,11 @@ impl Upstream {
                 .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
         };
         let is_shared = line.identity.is_none();
-        // Changes of lists are heard on the shared connection.
-        let events = is_shared.then(|| Arc::clone(&self.upkeep) as Arc<dyn Events>);
+        let upkeep = Arc::clone(&self.upkeep);
+        let events: Arc<dyn Events> = match is_shared {
+            true => upkeep,
+            false => Arc::new(CallerEvents(upkeep)),
+        };
         let options = Options {
             name: self.name.clone(),
             capabilities: super::super::forwarding::capabilities(),
@@ -59,7 +64,7 @@ impl Upstream {
             request_timeout: self.timeout(),
             message_bytes: self.config.message_bytes,
             credentials,
-            events,
+            events: Some(events),
             lifecycle: self.config.protocol,
             lifecycle_cache: self.lifecycle_cache.clone(),
             ..Options::default()
@@ -116,7 +121,8 @@ impl Upstream {
         context: &Arc<CallContext>,
         uri: Option<&str>,
     ) -> InstrumentedRequest<'a> {
-        InstrumentedRequest::begin(&self.peer, operation, context, uri)
+        let relay = Relay::new(context, &self.upkeep);
+        InstrumentedRequest::begin(&self.peer, operation, relay, uri)
     }
 
     /// Makes an instrumented [`request`](Self::request) for something that is read, and so can be retried.
@@ -245,7 +251,8 @@ impl Upstream {
             let connected = self.connected(&self.shared).await?;
             // The listing may lack a change from here on.
             self.upkeep.is_fresh();
-            Listing::ask(&connected.client).await
+            let announced = |list: &str| self.upkeep.has_announced(list);
+            Listing::ask(&connected.client, announced).await
         };
         match asked.await {
             Ok(listing) => {

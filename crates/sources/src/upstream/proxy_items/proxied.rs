@@ -1,5 +1,6 @@
 //! Tools, resources, templates and prompts that an upstream serves.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +12,7 @@ use super::super::call_error::CallError;
 use super::super::connection::Upstream;
 use super::super::instrumented::{Operation, RequestOutcome};
 use super::super::links::{Links, Mention};
+use super::super::passed_error::{for_caller, is_not_found, missing_ability, rpc_error};
 use super::super::tasks;
 use super::required_page::RequiredPage;
 use super::{
@@ -25,6 +27,7 @@ use crate::catalog::{
 };
 use crate::client::{ClientError, Listener, Params};
 use crate::protocol::{PromptMessage, ResourceContents, Role};
+use crate::source::response::has_long_number;
 
 pub(super) struct UpstreamTool {
     pub(super) upstream: Arc<Upstream>,
@@ -86,7 +89,7 @@ impl Tool for UpstreamTool {
                 Ok(line) => line,
                 Err(error) => {
                     watched.ends(&RequestOutcome::Failed(&error), || None);
-                    return Err(tool_error(&upstream.name, error));
+                    return Err(tool_error(&upstream.name, error, &context));
                 }
             };
             let ask = async || {
@@ -107,7 +110,7 @@ impl Tool for UpstreamTool {
             };
             let mut answered = ask().await;
             if let Some(page) = answered.as_ref().err().and_then(RequiredPage::of) {
-                if let Err(error) = Box::pin(page.visit(&context, &upstream.name)).await {
+                if let Err(error) = Box::pin(page.visit(&context, &upstream)).await {
                     let failed = answered.as_ref().err().map(RequestOutcome::Failed);
                     watched.ends(&failed.unwrap_or(RequestOutcome::Well), || line.revision());
                     return Err(error);
@@ -118,7 +121,7 @@ impl Tool for UpstreamTool {
                 Ok(result) => result,
                 Err(error) => {
                     watched.ends(&RequestOutcome::Failed(&error), || line.revision());
-                    return Err(tool_error(&upstream.name, error));
+                    return Err(tool_error(&upstream.name, error, &context));
                 }
             };
             let called: Result<Called<'_>, _> = serde_json::from_str(result.get());
@@ -155,12 +158,34 @@ fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
     };
     output.structured = called.structured_content.map(|json| json.get().to_owned());
     output.is_error = called.is_error == Some(true);
-    let mut meta = called.meta.and_then(own_meta);
-    if let Some(meta) = &mut meta {
-        links.rename_view(meta);
+    let own = called.meta.and_then(|meta| {
+        let mut own = own_meta(serde_json::from_str(meta.get()).ok()?)?;
+        links.rename_view(&mut own);
+        Some((own, meta.get()))
+    });
+    if let Some((own, text)) = own {
+        match has_long_number(text).then(|| exact_meta(&own, text)) {
+            Some(Some(exact)) => output.exact_meta = Some(exact),
+            _ => output.meta = Some(Box::new(own)),
+        }
     }
-    output.meta = meta.map(Box::new);
     output
+}
+
+/// Returns `_meta` as JSON text with all digits of its numbers. `own` has its members as they are passed on, `text` as they
+/// were received.
+fn exact_meta(own: &Map<String, Value>, text: &str) -> Option<Box<str>> {
+    let received: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+    let members = own.iter().map(|(name, value)| {
+        let received = received.get(name).map(|received| received.get());
+        let is_same =
+            |text: &&str| serde_json::from_str::<Value>(text).is_ok_and(|same| same == *value);
+        let value = received
+            .filter(is_same)
+            .map_or_else(|| value.to_string(), str::to_owned);
+        format!("{}:{value}", Value::from(name.as_str()))
+    });
+    Some(format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into())
 }
 
 /// Returns the `_meta` of a result without the members about the connection to the upstream; `None` if nothing is left.
@@ -232,21 +257,21 @@ pub(super) async fn read(
     #[derive(Deserialize)]
     struct Contents {
         contents: Vec<ResourceContents>,
+        #[serde(rename = "_meta")]
+        meta: Option<Map<String, Value>>,
     }
     let params = Params::new().with("uri", &*there);
     let operation = Operation::new("resources/read");
     let answered = upstream
         .read(&operation, params, &context, Some(&there))
         .await;
-    let result = answered.map_err(|error| match error {
-        // Error codes of versions up to 2025-11-25, and of the next one.
-        CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => {
-            ResourceError::not_found()
-        }
-        CallError::Client(ClientError::Rpc(error)) => {
-            ResourceError::new(format!("{}: {}", upstream.name, error.message))
-        }
-        other => ResourceError::new(message_of(&upstream.name, &other)).caused_by(other),
+    let result = answered.map_err(|error| match rpc_error(&error) {
+        Some(error) if is_not_found(error) => ResourceError::not_found(),
+        Some(error) => match missing_ability(error, &context) {
+            Some(missing) => missing.into(),
+            None => ResourceError::protocol(for_caller(&upstream.name, error)),
+        },
+        None => ResourceError::new(message_of(&upstream.name, &error)).caused_by(error),
     })?;
     let mut contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
         ResourceError::new(format!(
@@ -265,6 +290,9 @@ pub(super) async fn read(
         } else if let Some(uri) = links.here(&part.uri, Mention::Contents, &context.principal) {
             part.uri = uri;
         }
+    }
+    if let Some(meta) = contents.meta.and_then(own_meta) {
+        let _ = context.read_meta.set(Box::new(meta));
     }
     Ok(contents.contents)
 }
@@ -313,7 +341,10 @@ impl ResourceTemplate for UpstreamTemplate {
         Box::pin(async move {
             complete(&upstream, &context, reference, request)
                 .await
-                .map_err(|error| ResourceError::new(message_of(&upstream.name, &error)))
+                .map_err(|error| match rpc_error(&error) {
+                    Some(error) => ResourceError::protocol(for_caller(&upstream.name, error)),
+                    None => ResourceError::new(message_of(&upstream.name, &error)),
+                })
         })
     }
 }
@@ -350,14 +381,12 @@ impl Prompt for UpstreamPrompt {
                 .with("arguments", arguments);
             let operation = Operation::prompt(&name);
             let answered = upstream.read(&operation, params, &context, None).await;
-            let result = answered.map_err(|error| match error {
-                CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => {
-                    PromptError::invalid(error.message)
-                }
-                CallError::Client(ClientError::Rpc(error)) => {
-                    PromptError::new(format!("{}: {}", upstream.name, error.message))
-                }
-                other => PromptError::new(message_of(&upstream.name, &other)).caused_by(other),
+            let result = answered.map_err(|error| match rpc_error(&error) {
+                Some(error) => match missing_ability(error, &context) {
+                    Some(missing) => missing.into(),
+                    None => PromptError::protocol(for_caller(&upstream.name, error)),
+                },
+                None => PromptError::new(message_of(&upstream.name, &error)).caused_by(error),
             })?;
             let got: Got<'_> = serde_json::from_str(result.get()).map_err(|error| {
                 PromptError::new(format!(
@@ -393,7 +422,10 @@ impl Prompt for UpstreamPrompt {
         Box::pin(async move {
             complete(&upstream, &context, reference, request)
                 .await
-                .map_err(|error| PromptError::new(message_of(&upstream.name, &error)))
+                .map_err(|error| match rpc_error(&error) {
+                    Some(error) => PromptError::protocol(for_caller(&upstream.name, error)),
+                    None => PromptError::new(message_of(&upstream.name, &error)),
+                })
         })
     }
 }

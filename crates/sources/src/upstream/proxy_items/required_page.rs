@@ -1,8 +1,10 @@
 //! Pages that a user has to visit before an upstream executes a call: the error -32042 of 2025-11-25.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::call_error::CallError;
+use super::super::connection::Upstream;
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
 use crate::client::{ClientError, RpcError};
 
@@ -10,9 +12,12 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// A page that the user has to visit first.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct RequiredPage {
     message: String,
     url: String,
+    #[serde(default)]
+    elicitation_id: Value,
 }
 
 impl RequiredPage {
@@ -40,14 +45,23 @@ impl RequiredPage {
     pub(super) async fn visit(
         self,
         context: &CallContext,
-        upstream: &str,
+        upstream: &Upstream,
     ) -> Result<(), ToolError> {
-        let Self { message, url } = self;
-        let by_hand = format!("{upstream}: {message}: open {url} in a browser, then call again");
-        match context.elicit_url(message, url).required().await {
+        let Self {
+            message,
+            url,
+            elicitation_id,
+        } = self;
+        let name = &*upstream.name;
+        let by_hand = format!("{name}: {message}: open {url} in a browser, then call again");
+        let request = context.elicit_url(message, url).required();
+        if let (Some(id), Some(elicitation)) = (elicitation_id.as_str(), request.elicitation()) {
+            upstream.upkeep.visits.begin(id, elicitation);
+        }
+        match request.await {
             Ok(Elicited::Accepted(())) => Ok(()),
             Ok(Elicited::Declined | Elicited::Cancelled) => Err(ToolError::new(format!(
-                "{upstream}: the user declined to open the required page"
+                "{name}: the user declined to open the required page"
             ))),
             Err(error @ ClientRequestError::UrlElicitationRequired(_)) => Err(error.into()),
             // The client cannot be asked.
@@ -59,7 +73,7 @@ impl RequiredPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn the_first_page_of_the_error_is_visited() {
@@ -75,6 +89,7 @@ mod tests {
             Some(RequiredPage {
                 message: "Log in".to_owned(),
                 url: "https://a/".to_owned(),
+                elicitation_id: json!("1"),
             })
         );
         assert_eq!(of(-32603, two), None);

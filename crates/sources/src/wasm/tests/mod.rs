@@ -224,7 +224,7 @@ fn settings_that_cannot_be_are_named() {
     for (settings, part) in [
         (
             json!({"limits": {"memory_bytes": 1000}}),
-            "component.limits.memory_bytes: no component runs with less",
+            "component.limits.memory_bytes: a component needs at least 65536",
         ),
         (
             json!({"limits": {"output_bytes": 0}}),
@@ -232,11 +232,11 @@ fn settings_that_cannot_be_are_named() {
         ),
         (
             json!({"environment": {"A=B": "c"}}),
-            "component.environment.A=B: \"A=B\" is no name",
+            "component.environment.A=B: \"A=B\" is not a valid variable name",
         ),
         (
             json!({"directories": [{"path": "/nonexistent"}]}),
-            "component.directories[0].path: the folder /nonexistent does not exist",
+            "component.directories[0].path: /nonexistent does not exist",
         ),
         (
             json!({"directories": [{"path": "/tmp"}, {"path": "/usr", "at": "/tmp"}]}),
@@ -306,7 +306,7 @@ async fn results_are_texts_values_and_errors() {
     .await;
     assert_eq!(no_base64, "data: it is not Base64 with padding");
     let too_large = failure(&component, "add", json!({"left": 256, "right": 0})).await;
-    assert_eq!(too_large, "left: it has to be a whole number from 0 to 255");
+    assert_eq!(too_large, "left: it must be a whole number from 0 to 255");
 }
 
 #[tokio::test]

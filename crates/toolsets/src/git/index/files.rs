@@ -35,7 +35,7 @@ impl<'a> Files<'a> {
             place,
             index,
             worktree,
-            converter: Converter::new(place)?,
+            converter: Converter::new(place, worktree)?,
             stat_options: place
                 .repository
                 .stat_options()

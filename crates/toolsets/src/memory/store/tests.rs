@@ -334,3 +334,31 @@ fn a_write_that_fails_leaves_what_was_there() {
     assert!(message.contains("cannot be written"), "{message}");
     assert_eq!(names(&store, &store.shared()), ["a"]);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_refused_at_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let at = folder.path().join("memory.jsonl");
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+    };
+    fs::write(beside(&at, "lock"), "").expect("written");
+    for (path, forbidden, allowed) in [
+        (folder.path().to_owned(), 0o555, 0o755),
+        (beside(&at, "lock"), 0o444, 0o644),
+    ] {
+        mode(&path, forbidden);
+        let is_superuser = rustix::process::geteuid().is_root();
+        let refused = Store::new(&config(&folder))
+            .map(|_| ())
+            .map_err(|e| e.to_string());
+        match refused {
+            Ok(()) => assert!(is_superuser, "{}", path.display()),
+            Err(problem) => assert!(problem.contains("cannot be written"), "{problem}"),
+        }
+        mode(&path, allowed);
+    }
+    open(&config(&folder));
+}

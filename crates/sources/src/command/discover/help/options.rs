@@ -50,12 +50,20 @@ pub(super) enum Spoken {
 
 /// Parses a line such as `-n, --max-count=NUM   stops after so many`.
 pub(super) fn flag(line: &str) -> Spoken {
-    let (spec, about) = match line.split_once("  ") {
+    let (spec, mut about) = match line.split_once("  ") {
         Some((spec, about)) => (spec, Some(about.trim())),
         None => (line, None),
     };
     let mut flag = Flag::default();
-    let tokens: Vec<&str> = tokens(spec)
+    let mut tokens = tokens(spec);
+    // Values can be aligned too: `-d, --duration    <T>  how long`.
+    if let Some((value, rest)) = about.and_then(|about| about.split_once("  "))
+        && value.starts_with('<')
+    {
+        tokens.push(value);
+        about = Some(rest.trim());
+    }
+    let tokens: Vec<&str> = tokens
         .into_iter()
         .map(|token| token.trim_end_matches(','))
         .filter(|token| !token.is_empty())

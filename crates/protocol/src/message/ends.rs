@@ -1,8 +1,10 @@
-//! The ID of a request that is too large to be read, so that its client gets an error instead of waiting for a response.
+//! The ID of a request that cannot be read, so that its client gets an error instead of waiting for a response.
 
 use std::io;
 
 use serde::de::IgnoredAny;
+
+use super::is_id;
 
 /// Bytes that are kept of each end of a message.
 const END_BYTES: usize = 1024;
@@ -29,8 +31,8 @@ impl Ends {
     ///
     /// The method must stand before the parameters: a message without it may be a response, whose ID is another one's.
     pub fn request_id(&self) -> Option<String> {
-        let is_valid = |id: &String| serde_json::from_str::<IgnoredAny>(id).is_ok();
-        self.id_of_request().filter(is_valid)
+        let is_json = |id: &str| serde_json::from_str::<IgnoredAny>(id).is_ok();
+        self.id_of_request().filter(|id| is_json(id) && is_id(id))
     }
 
     fn id_of_request(&self) -> Option<String> {

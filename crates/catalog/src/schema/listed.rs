@@ -1,0 +1,154 @@
+//! The form in which schemas are listed.
+
+use serde_json::{Map, Value, json};
+
+use super::inlined::inlined;
+use super::portable_pattern::has_portable_patterns;
+
+/// Returns an equivalent input schema in the form that clients and model APIs read.
+///
+/// Many of them require `properties` in the schema of an object, `items` in that of an array, and objects instead of
+/// `true` and `false` as the schemas of properties and items. A single tool in another form makes the whole list
+/// unusable to them. Some do not resolve references, and leave such tools or arguments out.
+#[doc(hidden)]
+pub fn listed_input(schema: &Value) -> Value {
+    adapted(inlined(schema).unwrap_or_else(|| schema.clone()))
+}
+
+/// Returns the output schema to list. `None` if it has a pattern that clients may not be able to compile.
+#[doc(hidden)]
+pub fn listed_output(schema: &Value) -> Option<Value> {
+    has_portable_patterns(schema).then(|| adapted(schema.clone()))
+}
+
+fn adapted(mut schema: Value) -> Value {
+    if let Value::Object(members) = &mut schema {
+        if members.get("type").is_some_and(|kind| kind == "object") {
+            members.entry("properties").or_insert_with(|| json!({}));
+        }
+        adapt(members);
+    }
+    schema
+}
+
+fn adapt(members: &mut Map<String, Value>) {
+    // Without `items`, the keywords for other elements would apply to all elements.
+    let has_elements = ["items", "prefixItems", "unevaluatedItems"]
+        .iter()
+        .any(|keyword| members.contains_key(*keyword));
+    if is_array(members) && !has_elements {
+        members.insert("items".to_owned(), json!({}));
+    }
+    for (keyword, value) in members {
+        match (keyword.as_str(), value) {
+            (
+                "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
+                Value::Object(schemas),
+            ) => schemas.values_mut().for_each(adapt_schema),
+            ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(schemas)) => {
+                schemas.iter_mut().for_each(adapt_schema);
+            }
+            ("items", schema) if *schema == Value::Bool(true) => *schema = json!({}),
+            (
+                "items"
+                | "additionalProperties"
+                | "unevaluatedProperties"
+                | "contains"
+                | "not"
+                | "if"
+                | "then"
+                | "else",
+                Value::Object(members),
+            ) => adapt(members),
+            _ => {}
+        }
+    }
+}
+
+fn adapt_schema(schema: &mut Value) {
+    match schema {
+        Value::Bool(true) => *schema = json!({}),
+        Value::Bool(false) => *schema = json!({"not": {}}),
+        Value::Object(members) => adapt(members),
+        _ => {}
+    }
+}
+
+fn is_array(members: &Map<String, Value>) -> bool {
+    match members.get("type") {
+        Some(Value::String(kind)) => kind == "array",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_have_properties_and_arrays_have_items() {
+        let closed = json!({"type": "object", "additionalProperties": false});
+        assert_eq!(
+            adapted(closed),
+            json!({"type": "object", "additionalProperties": false, "properties": {}})
+        );
+        let arrays = json!({"type": "object", "properties": {
+            "a": {"type": "array"},
+            "b": {"type": ["array", "null"]},
+            "c": {"anyOf": [{"type": "array"}, {"type": "string"}]},
+            "pair": {"type": "array", "prefixItems": [true, {"type": "array"}], "items": false},
+            "none": {"type": "array", "unevaluatedItems": false},
+        }});
+        assert_eq!(
+            adapted(arrays)["properties"],
+            json!({
+                "a": {"type": "array", "items": {}},
+                "b": {"type": ["array", "null"], "items": {}},
+                "c": {"anyOf": [{"type": "array", "items": {}}, {"type": "string"}]},
+                "pair": {"type": "array", "prefixItems": [{}, {"type": "array", "items": {}}], "items": false},
+                "none": {"type": "array", "unevaluatedItems": false},
+            })
+        );
+    }
+
+    #[test]
+    fn schemas_of_properties_and_items_are_objects() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"any": true, "never": false, "list": {"type": "array", "items": true}},
+            "$defs": {"Any": true, "Map": {"type": "object", "additionalProperties": {"properties": {"a": true}}}},
+        });
+        assert_eq!(
+            adapted(schema),
+            json!({
+                "type": "object",
+                "properties": {
+                    "any": {},
+                    "never": {"not": {}},
+                    "list": {"type": "array", "items": {}},
+                },
+                "$defs": {"Any": {}, "Map": {"type": "object", "additionalProperties": {"properties": {"a": {}}}}},
+            })
+        );
+    }
+
+    #[test]
+    fn values_and_other_schemas_stay_as_they_are() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "properties": {"const": {"properties": {"a": true}}},
+                "choice": {"enum": [true, {"type": "array"}], "default": {"type": "array"}},
+                "open": {"type": "object", "additionalProperties": true},
+            },
+            "additionalProperties": false,
+            "required": ["choice"],
+        });
+        assert_eq!(adapted(schema.clone()), schema);
+        assert_eq!(
+            adapted(json!({"type": "string"})),
+            json!({"type": "string"})
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Numbers that JSON does not have: NaN and the infinities, which are serialized as null.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Maximum number of references from one schema to the next for the same value.
+const REFERENCES_MAX: usize = 32;
+
+/// Returns true if a part of a schema has the type `number`, and null is not valid there.
+#[doc(hidden)]
+pub fn requires_number(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(keyword, member)| {
+            match (&**keyword, member) {
+                ("type", name) => name == "number",
+                // Values, not schemas.
+                ("const" | "enum" | "default" | "examples", _) => false,
+                (_, member) => requires_number(member),
+            }
+        }),
+        Value::Array(schemas) => schemas.iter().any(requires_number),
+        _ => false,
+    }
+}
+
+/// Returns the path of the first null in a value where the schema of its type requires a number; empty for the value itself.
+///
+/// The schema [says no more than the type](super::says_no_more_than_type), so that few keywords are possible.
+#[doc(hidden)]
+pub fn null_for_number(schema: &Value, value: &Value) -> Option<String> {
+    let search = Search { root: schema };
+    let mut path = String::new();
+    search.finds(schema, value, &mut path).then_some(path)
+}
+
+struct Search<'s> {
+    root: &'s Value,
+}
+
+impl<'s> Search<'s> {
+    /// Returns true if it finds a null. The path then leads to it.
+    fn finds(&self, schema: &'s Value, value: &Value, path: &mut String) -> bool {
+        let schema = self.target(schema);
+        let length = path.len();
+        match value {
+            Value::Null => return schema["type"] == "number",
+            Value::Array(items) => {
+                let schema = self.some(schema);
+                for (index, item) in items.iter().enumerate() {
+                    let part = schema["prefixItems"].get(index);
+                    let part = part.or_else(|| schema.get("items"));
+                    let _ = write!(path, "[{index}]");
+                    if part.is_some_and(|part| self.finds(part, item, path)) {
+                        return true;
+                    }
+                    path.truncate(length);
+                }
+            }
+            Value::Object(members) => {
+                let schema = self.some(schema);
+                for (name, member) in members {
+                    let part = schema["properties"].get(name);
+                    let part = part.or_else(|| schema.get("additionalProperties"));
+                    let dot = if length == 0 { "" } else { "." };
+                    let _ = write!(path, "{dot}{name}");
+                    if part.is_some_and(|part| self.finds(part, member, path)) {
+                        return true;
+                    }
+                    path.truncate(length);
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Follows references.
+    fn target(&self, mut schema: &'s Value) -> &'s Value {
+        for _ in 0..REFERENCES_MAX {
+            let reference = schema["$ref"].as_str().and_then(|r| r.strip_prefix('#'));
+            match reference.and_then(|pointer| self.root.pointer(pointer)) {
+                Some(target) => schema = target,
+                None => break,
+            }
+        }
+        schema
+    }
+
+    /// Returns the schema of `T` in that of an `Option<T>`.
+    fn some(&self, schema: &'s Value) -> &'s Value {
+        match schema["anyOf"].get(0) {
+            Some(some) => self.target(some),
+            None => schema,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use schemars::JsonSchema;
+    use serde::Serialize;
+
+    use super::*;
+    use crate::catalog::schema::{of_output, says_no_more_than_type};
+
+    #[derive(Clone, Copy, Serialize, JsonSchema)]
+    struct Point {
+        x: f64,
+        y: Option<f32>,
+    }
+
+    #[derive(Serialize, JsonSchema)]
+    struct Report {
+        name: Option<String>,
+        mean: f64,
+        pair: (u8, f32),
+        points: Vec<Option<Point>>,
+        by_name: BTreeMap<String, Point>,
+        best: Option<Box<Report>>,
+    }
+
+    fn path_of<T: Serialize + JsonSchema>(value: &T) -> Option<String> {
+        let schema = of_output::<T>();
+        assert!(says_no_more_than_type(&schema), "{schema}");
+        assert!(requires_number(&schema), "{schema}");
+        null_for_number(&schema, &serde_json::to_value(value).expect("JSON"))
+    }
+
+    #[test]
+    fn a_null_is_found_where_the_type_has_a_number() {
+        let point = |x| Point {
+            x,
+            y: Some(f32::NAN),
+        };
+        let report = |mean| Report {
+            name: None,
+            mean,
+            pair: (1, 1.0),
+            points: vec![None, Some(point(1.0))],
+            by_name: BTreeMap::from([("a".to_owned(), point(0.5))]),
+            best: None,
+        };
+        assert_eq!(path_of(&report(1.0)), None);
+        assert_eq!(path_of(&report(f64::NAN)).as_deref(), Some("mean"));
+        let mut inner = report(1.0);
+        inner.pair.1 = f32::INFINITY;
+        let mut outer = report(1.0);
+        outer.best = Some(Box::new(inner));
+        assert_eq!(path_of(&outer).as_deref(), Some("best.pair[1]"));
+        let mut listed = report(1.0);
+        listed.points.push(Some(point(f64::NEG_INFINITY)));
+        assert_eq!(path_of(&listed).as_deref(), Some("points[2].x"));
+        let mut named = report(1.0);
+        named.by_name.insert("b".to_owned(), point(f64::NAN));
+        assert_eq!(path_of(&named).as_deref(), Some("by_name.b.x"));
+        assert_eq!(path_of(&f64::NAN).as_deref(), Some(""));
+        assert_eq!(path_of(&vec![1.0, f64::NAN]).as_deref(), Some("[1]"));
+    }
+
+    #[test]
+    fn optional_numbers_and_integers_require_no_number() {
+        for schema in [
+            of_output::<Option<f64>>(),
+            of_output::<Vec<Option<f32>>>(),
+            of_output::<u64>(),
+            of_output::<Option<String>>(),
+        ] {
+            assert!(!requires_number(&schema), "{schema}");
+        }
+    }
+}

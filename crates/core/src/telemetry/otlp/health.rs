@@ -1,0 +1,126 @@
+//! Health of a collector, for the log.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use url::Url;
+
+use super::client::{LastError, Rejected};
+use crate::telemetry::instruments::EXPORT_DROPPED;
+use crate::telemetry::metrics::{Counter, Metrics};
+use crate::telemetry::settings::Target;
+
+/// State of a collector. Changes are logged once.
+pub(super) struct Health {
+    signal: &'static str,
+    endpoint: String,
+    pub(super) trouble: LastError,
+    failing: bool,
+    rejecting: bool,
+    dropped: Counter,
+}
+
+/// Time without success after which an export that goes on is reported.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Health {
+    pub(super) fn new(signal: &'static str, target: &Target, counted: &Metrics) -> Self {
+        Self {
+            signal,
+            endpoint: without_secrets(&target.endpoint),
+            trouble: LastError::default(),
+            failing: false,
+            rejecting: false,
+            dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),
+        }
+    }
+
+    /// Waits for an export, and reports one that is still retried after a while.
+    pub(super) async fn watch(
+        &mut self,
+        sending: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
+        let mut sending = std::pin::pin!(sending);
+        match tokio::time::timeout(PATIENCE, sending.as_mut()).await {
+            Ok(sent) => return sent,
+            Err(_) if self.failing => {}
+            Err(_) => {
+                self.failing = true;
+                tracing::warn!(
+                    signal = self.signal,
+                    endpoint = self.endpoint,
+                    error = self.trouble.take().problem,
+                    "the collector has not accepted an export for {PATIENCE:?}; it is retried, and further failures are not logged until one succeeds"
+                );
+            }
+        }
+        sending.await
+    }
+
+    pub(super) fn record<E: Display>(&mut self, sent: Result<(), E>, items: usize) {
+        let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
+        let met = self.trouble.take();
+        if sent.is_ok() {
+            self.tell_rejected(met.rejected);
+        }
+        match sent {
+            Ok(()) if was_failing => {
+                tracing::info!(
+                    signal = self.signal,
+                    endpoint = self.endpoint,
+                    "the collector responds again"
+                );
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.dropped.add(items as u64);
+                if !was_failing {
+                    tracing::warn!(
+                        signal = self.signal,
+                        endpoint = self.endpoint,
+                        error = met.problem.unwrap_or_else(|| error.to_string()),
+                        "the collector did not accept an export; later exports are attempted, and further failures are not logged until one succeeds"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Rejected items must not be resent (OTLP, "Partial Success").
+    fn tell_rejected(&mut self, rejected: Option<Rejected>) {
+        let is_rejecting = rejected.as_ref().is_some_and(|rejected| 0 < rejected.items);
+        let was_rejecting = std::mem::replace(&mut self.rejecting, is_rejecting);
+        let Some(Rejected { items, why }) = rejected else {
+            return;
+        };
+        self.dropped.add(items);
+        if items == 0 {
+            // A warning of the collector, which accepted everything.
+            tracing::debug!(
+                signal = self.signal,
+                endpoint = self.endpoint,
+                why,
+                "the collector warns"
+            );
+        } else if !was_rejecting {
+            tracing::warn!(
+                signal = self.signal,
+                endpoint = self.endpoint,
+                rejected = items,
+                why,
+                "the collector rejected a part of an export, which is lost; further rejections are not logged until it accepts a whole export"
+            );
+        }
+    }
+}
+
+/// Returns an endpoint without its secret parts.
+fn without_secrets(endpoint: &str) -> String {
+    let Ok(mut url) = Url::parse(endpoint) else {
+        return String::new();
+    };
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.into()
+}

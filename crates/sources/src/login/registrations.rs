@@ -1,0 +1,93 @@
+//! Clients that this server has registered with issuers (RFC 7591), so that later logins use them again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Time for which a registration is used. Issuers remove clients that they consider unused.
+const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// Maximum number of remembered registrations. The issuer is named by the server, which could always name another.
+const REGISTRATIONS_MAX: usize = 16;
+
+/// OAuth client identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) id: String,
+    pub(super) secret: Option<String>,
+    pub(super) in_form: bool,
+}
+
+/// Registered clients by issuer and redirect URI.
+#[derive(Debug, Default)]
+pub(crate) struct Registrations(Mutex<HashMap<(String, String), (Identity, Instant)>>);
+
+impl Registrations {
+    pub(super) fn get(&self, issuer: &str, redirect: &str) -> Option<Identity> {
+        let key = (issuer.to_owned(), redirect.to_owned());
+        let known = self.known();
+        let (identity, until) = known.get(&key)?;
+        (Instant::now() < *until).then(|| identity.clone())
+    }
+
+    /// Remembers a registration. `expires_in` is the remaining life of the client's secret; `None` if it does not expire.
+    pub(super) fn put(
+        &self,
+        issuer: &str,
+        redirect: &str,
+        identity: Identity,
+        expires_in: Option<Duration>,
+    ) {
+        let until = Instant::now() + expires_in.map_or(LIFE, |life| life.min(LIFE));
+        let mut known = self.known();
+        if known.len() == REGISTRATIONS_MAX {
+            known.clear();
+        }
+        known.insert((issuer.to_owned(), redirect.to_owned()), (identity, until));
+    }
+
+    /// Forgets a client that an issuer may no longer accept.
+    pub(crate) fn forget(&self, client_id: &str) {
+        self.known()
+            .retain(|_, (identity, _)| identity.id != client_id);
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), (Identity, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_registration_is_used_for_a_day_or_as_long_as_its_secret() {
+        let registrations = Registrations::default();
+        let identity = |id: &str| Identity {
+            id: id.to_owned(),
+            secret: None,
+            in_form: false,
+        };
+        let hour = Duration::from_secs(3600);
+        registrations.put("https://a", "r", identity("a"), None);
+        registrations.put("https://b", "r", identity("b"), Some(hour));
+        let get = |issuer| registrations.get(issuer, "r").map(|identity| identity.id);
+        assert_eq!(get("https://a").as_deref(), Some("a"));
+        assert_eq!(get("https://b").as_deref(), Some("b"));
+        assert_eq!(registrations.get("https://a", "other"), None);
+        tokio::time::advance(hour).await;
+        assert_eq!(get("https://b"), None);
+        assert_eq!(get("https://a").as_deref(), Some("a"));
+        tokio::time::advance(LIFE).await;
+        assert_eq!(get("https://a"), None);
+        registrations.put("https://a", "r", identity("a"), None);
+        registrations.forget("a");
+        assert_eq!(get("https://a"), None);
+        for number in 0..=REGISTRATIONS_MAX {
+            registrations.put(&number.to_string(), "r", identity("x"), None);
+        }
+        assert!(registrations.known().len() <= REGISTRATIONS_MAX);
+    }
+}

@@ -1,0 +1,60 @@
+//! Pages that an upstream has sent users to (URL elicitations), so that its notification that a user has finished reaches the
+//! client that was asked.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::catalog::UrlElicitation;
+
+/// Maximum number of visits of one upstream that are remembered. Beyond it, the oldest is forgotten.
+const VISITS_MAX: usize = 1024;
+/// Maximum length of an upstream's `elicitationId` that is remembered, in bytes.
+const ID_BYTES_MAX: usize = 256;
+
+/// Visits that have not been completed: the upstream's IDs with the local elicitations.
+#[derive(Debug, Default)]
+pub(super) struct Visits(Mutex<VecDeque<(Box<str>, UrlElicitation)>>);
+
+impl Visits {
+    /// Records a visit. `id` is the upstream's `elicitationId`.
+    pub(super) fn begin(&self, id: &str, elicitation: UrlElicitation) {
+        if ID_BYTES_MAX < id.len() {
+            return;
+        }
+        let mut open = self.open();
+        if open.len() == VISITS_MAX {
+            open.pop_front();
+        }
+        open.push_back((id.into(), elicitation));
+    }
+
+    /// Removes the latest visit with this ID of the upstream.
+    pub(super) fn end(&self, id: &str) -> Option<UrlElicitation> {
+        let mut open = self.open();
+        let position = open.iter().rposition(|(open, _)| **open == *id)?;
+        Some(open.remove(position)?.1)
+    }
+
+    fn open(&self) -> MutexGuard<'_, VecDeque<(Box<str>, UrlElicitation)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_ends_once_and_the_oldest_are_forgotten() {
+        let visits = Visits::default();
+        let visit = |id: &str| UrlElicitation::new("session", id);
+        for number in 0..=VISITS_MAX {
+            visits.begin(&number.to_string(), visit(&number.to_string()));
+        }
+        visits.begin(&"x".repeat(ID_BYTES_MAX + 1), visit("x"));
+        assert_eq!(visits.end("0"), None);
+        assert_eq!(visits.end("1"), Some(visit("1")));
+        assert_eq!(visits.end("1"), None);
+        assert_eq!(visits.open().len(), VISITS_MAX - 1);
+    }
+}
