@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use encoding_rs::{Encoding, UTF_8};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -49,21 +50,22 @@ pub(super) fn is_text(media_type: &str) -> bool {
         )
 }
 
-/// Decodes a body with the character set of its media type. Invalid sequences become U+FFFD.
+/// Decodes a body with the character set of its media type, or of its byte order mark; UTF-8 without either. Invalid sequences
+/// become U+FFFD.
 pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
-    let value = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let charset = value.unwrap_or_default().to_ascii_lowercase();
-    let latin1 = [
-        "charset=iso-8859-1",
-        "charset=latin1",
-        "charset=\"iso-8859-1\"",
-    ];
-    if latin1.iter().any(|name| charset.contains(name)) {
-        return body.iter().map(|byte| char::from(*byte)).collect();
-    }
-    String::from_utf8_lossy(body).into_owned()
+    let (text, _, _) = charset(headers).unwrap_or(UTF_8).decode(body);
+    text.into_owned()
+}
+
+fn charset(headers: &HeaderMap) -> Option<&'static Encoding> {
+    let media_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    media_type.split(';').skip(1).find_map(|parameter| {
+        let (name, label) = parameter.split_once('=')?;
+        let is_charset = name.trim().eq_ignore_ascii_case("charset");
+        is_charset
+            .then(|| Encoding::for_label(label.trim().trim_matches('"').as_bytes()))
+            .flatten()
+    })
 }
 
 /// Returns the text of a JSON document, if it is one.
@@ -233,7 +235,35 @@ fn in_words(status: StatusCode) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn texts_are_decoded_by_their_character_set() {
+        for (media_type, body, expected) in [
+            (
+                "text/plain",
+                "caf\u{e9} \u{20ac}".as_bytes(),
+                "caf\u{e9} \u{20ac}",
+            ),
+            ("text/plain; charset=ISO-8859-1", b"caf\xe9", "caf\u{e9}"),
+            (
+                "text/csv; header=present; Charset=\"windows-1252\"",
+                b"\x80 1",
+                "\u{20ac} 1",
+            ),
+            ("text/plain; charset=utf-16le", b"\xe9\0", "\u{e9}"),
+            ("text/plain", b"\xff\xfe\xe9\0", "\u{e9}"),
+            ("text/plain", b"\xef\xbb\xbfa", "a"),
+            ("text/plain; charset=shift_jis", b"\x82\xa0", "\u{3042}"),
+            ("text/plain; charset=none-such", b"a\xff", "a\u{fffd}"),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(media_type))]);
+            assert_eq!(text(&headers, body), expected, "{media_type}");
+        }
+    }
 
     #[test]
     fn numbers_of_documents_keep_their_digits() {
