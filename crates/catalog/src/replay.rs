@@ -27,7 +27,7 @@
 //! - Along one sequence of resume tokens the tool sees the same values in each round.
 //! - A call is suspended only after the tool has read all recorded values. A new request whose tool does not read them
 //!   within 5 s is a non-determinism error: the call fails. If a step without a recorded result has run before, the
-//!   unread values are dropped instead: an earlier attempt failed, and the tool takes another path now.
+//!   unread responses are dropped instead: an earlier attempt failed, and the tool takes another path now.
 //! - A running step delays suspension, so its result is always recorded. It replaces the results of steps within it.
 //! - Progress and log messages are muted while recorded values are unread.
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
+use super::step::STEP;
 use crate::seal::{JournalEntry, JournalKey, RequestState, random_bytes};
 
 /// Responses of the client in this round, by the name of their request.
@@ -141,9 +142,20 @@ impl Journal {
         }
     }
 
-    /// Removes the entries that the tool has not read.
+    /// Gives a key out again, with those of its kind and digest after it.
+    pub(super) fn rewind(&mut self, key: JournalKey) {
+        if let Some(occurrences) = self.occurrences.get_mut(&(key.kind, key.digest)) {
+            *occurrences = (*occurrences).min(key.nth);
+        }
+    }
+
+    /// Removes the responses that the tool has not read. Results of steps stay, because their effects have happened.
     pub(super) fn remove_unread(&mut self) {
-        self.entries.retain(|_, entry| entry.is_read);
+        self.entries
+            .retain(|key, entry| entry.is_read || key.kind == STEP);
+        for entry in self.entries.values_mut() {
+            entry.is_read = true;
+        }
         self.order.retain(|key| self.entries.contains_key(key));
         self.unread = 0;
     }

@@ -276,10 +276,18 @@ impl ReplaySession {
         self.wake_driver();
     }
 
-    /// Begins a step. Returns its recorded result, or the key under which to record one.
-    pub(super) fn begin_step(&self, kind: u8, digest: [u8; 16]) -> Result<Box<str>, JournalKey> {
+    /// Begins a step, which may be part of another one. Returns its recorded result, or the key under which to record one.
+    pub(super) fn begin_step(
+        &self,
+        kind: u8,
+        digest: [u8; 16],
+        outer: Option<JournalKey>,
+    ) -> Result<Box<str>, JournalKey> {
         let mut replay = self.start();
         let key = replay.journal.next_key(kind, digest);
+        if let Some(outer) = outer {
+            replay.note_within(outer, key);
+        }
         match replay.read(key) {
             Some(recorded) => Ok(recorded.value),
             None => {
@@ -292,19 +300,14 @@ impl ReplaySession {
 
     /// Ends a step, and records its result in place of those of the steps within it. Without a result, the next step of its
     /// name takes its place.
-    pub(super) fn end_step(
-        &self,
-        key: JournalKey,
-        outer: Option<JournalKey>,
-        result: Option<Box<str>>,
-    ) {
+    pub(super) fn end_step(&self, key: JournalKey, result: Option<Box<str>>) {
         if let Some(mut replay) = self.started() {
-            replay.end_step(key, outer, result);
+            replay.end_step(key, result);
         }
         self.wake_driver();
     }
 
-    /// Drops the recorded values that the tool has not read, if a step has run in this round that has no recorded result: its
+    /// Drops the recorded responses that the tool has not read, if a step has run in this round that has no recorded result: its
     /// outcome can lead elsewhere than that of an earlier round. Returns false otherwise.
     pub(super) fn drop_unread(&self) -> bool {
         let Some(mut replay) = self.started().filter(|replay| replay.begins_anew) else {

@@ -32,7 +32,7 @@ pub enum StepError {
 }
 
 /// Kind of a step in journal keys. The kinds of requests are 1 to 3.
-const STEP: u8 = 4;
+pub(super) const STEP: u8 = 4;
 
 /// Record of a step that runs at most once, and has failed or was dropped. No JSON text is empty.
 const WITHOUT_RESULT: &str = "";
@@ -100,7 +100,7 @@ where
         return effect.await;
     }
     let outer = enclosing(session);
-    let key = match session.begin_step(STEP, step_digest(name, outer)) {
+    let key = match session.begin_step(STEP, step_digest(name, outer), outer) {
         Ok(recorded) if *recorded == *WITHOUT_RESULT => return Err(StepError::AlreadyRun.into()),
         Ok(recorded) => {
             return serde_json::from_str(&recorded).map_err(|error| {
@@ -115,7 +115,6 @@ where
     let mut running = RunningStep {
         session,
         key,
-        outer,
         result: None,
     };
     if guarantee == StepGuarantee::AtMostOnce {
@@ -137,8 +136,6 @@ where
 struct RunningStep<'c> {
     session: &'c ReplaySession,
     key: JournalKey,
-    /// The step that this one is part of.
-    outer: Option<JournalKey>,
     /// What is recorded.
     result: Option<Box<str>>,
 }
@@ -165,6 +162,6 @@ impl RunningStep<'_> {
 impl Drop for RunningStep<'_> {
     fn drop(&mut self) {
         let result = self.result.take();
-        self.session.end_step(self.key, self.outer, result);
+        self.session.end_step(self.key, result);
     }
 }

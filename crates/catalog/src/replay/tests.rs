@@ -101,10 +101,12 @@ fn a_call_is_suspended_with_all_requests_that_wait_and_not_twice() {
 #[test]
 fn a_running_step_delays_suspension_until_its_result_is_recorded() {
     let session = stateless();
-    let key = session.begin_step(4, [9; 16]).expect_err("not recorded");
+    let key = session
+        .begin_step(4, [9; 16], None)
+        .expect_err("not recorded");
     assert!(matches!(open(&session, 1), OpenOutcome::Pending(_)));
     assert!(session.suspension().is_none());
-    session.end_step(key, None, Some("42".into()));
+    session.end_step(key, Some("42".into()));
     let Some(Suspension::InputRequired(round)) = session.suspension() else {
         panic!("the step has ended");
     };
@@ -244,6 +246,24 @@ async fn a_step_within_one_that_failed_does_not_run_again() {
     failed.expect_err("it fails");
     let next = next_round(&session);
     assert_eq!(outer(&next, None).await.ok(), Some(10));
+    let third = next_round(&next);
+    assert_eq!(outer(&third, None).await.ok(), Some(10));
+    assert!(!third.is_replaying(), "the outer step has replaced it");
+}
+
+#[tokio::test]
+async fn an_attempt_reads_the_steps_of_the_failed_one_before_it() {
+    let session = stateless();
+    let fails = async {
+        step(&session, StepGuarantee::AtLeastOnce, Some(1)).await?;
+        Err::<u32, _>(ToolError::new("after it"))
+    };
+    let failed = run_step(&session, "outer", StepGuarantee::AtLeastOnce, fails).await;
+    failed.expect_err("it fails");
+    assert_eq!(outer(&session, None).await.ok(), Some(10));
+    let next = next_round(&session);
+    assert_eq!(outer(&next, None).await.ok(), Some(10));
+    assert!(!next.is_replaying(), "all values are read");
 }
 
 #[tokio::test]
@@ -304,6 +324,26 @@ async fn a_tool_may_take_another_path_if_a_step_that_had_failed_succeeds() {
         .map(|entry| &*entry.value)
         .collect();
     assert_eq!(values, ["7"]);
+}
+
+#[tokio::test]
+async fn results_of_steps_are_kept_when_unread_responses_are_dropped() {
+    let session = stateless();
+    let fails = async { Err::<u32, _>(ToolError::new("failed")) };
+    let quoted = run_step(&session, "quote", StepGuarantee::AtLeastOnce, fails).await;
+    quoted.expect_err("the effect fails");
+    let charged = step(&session, StepGuarantee::AtMostOnce, Some(7)).await;
+    assert_eq!(charged.ok(), Some(7));
+    let next = next_round(&session);
+    let succeeds = async { Ok::<_, ToolError>(1) };
+    let quoted = run_step(&next, "quote", StepGuarantee::AtLeastOnce, succeeds).await;
+    assert_eq!(quoted.ok(), Some(1));
+    assert!(next.drop_unread());
+    let third = next_round(&next);
+    assert_eq!(
+        step(&third, StepGuarantee::AtMostOnce, None).await.ok(),
+        Some(7)
+    );
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub(super) struct Replay {
     pub(super) taken: usize,
     /// Number of steps that are running. While there are any, the call is not suspended.
     pub(super) running_steps: usize,
-    /// Steps that were recorded within a running step, by its key.
+    /// Steps that began within a step without a result, by its key.
     within: HashMap<JournalKey, Vec<JournalKey>>,
     /// True if a step without a recorded result has begun before the tool had read all values.
     pub(super) begins_anew: bool,
@@ -105,24 +105,37 @@ impl Replay {
         Ok(OpenOutcome::Pending(request))
     }
 
-    pub(super) fn end_step(
-        &mut self,
-        key: JournalKey,
-        outer: Option<JournalKey>,
-        result: Option<Box<str>>,
-    ) {
+    /// Notes a step that begins within a running one.
+    pub(super) fn note_within(&mut self, outer: JournalKey, key: JournalKey) {
+        let inner = self.within.entry(outer).or_default();
+        if !inner.contains(&key) {
+            inner.push(key);
+        }
+    }
+
+    pub(super) fn end_step(&mut self, key: JournalKey, result: Option<Box<str>>) {
         self.running_steps -= 1;
-        let mut recorded = self.within.remove(&key).unwrap_or_default();
         match result {
             Some(result) => {
-                recorded.iter().for_each(|key| self.journal.remove(*key));
+                self.remove_within(key);
                 self.journal.record(key, result);
-                recorded = vec![key];
             }
-            None => self.journal.take_back(key),
+            None => {
+                // The next attempt reads the results of the steps within this one.
+                for inner in self.within.get(&key).into_iter().flatten() {
+                    self.journal.rewind(*inner);
+                }
+                self.journal.take_back(key);
+            }
         }
-        if let Some(outer) = outer {
-            self.within.entry(outer).or_default().append(&mut recorded);
+        self.update_state();
+    }
+
+    /// Removes the results of the steps within a step, which has one now.
+    fn remove_within(&mut self, key: JournalKey) {
+        for inner in self.within.remove(&key).unwrap_or_default() {
+            self.remove_within(inner);
+            self.journal.remove(inner);
         }
     }
 
