@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::scan::{
     Bound, Bounds, DEPTH_MAX, JsonString, MEMBERS_MAX, ScanError, Scanner, repeated_member,
 };
-pub use ends::Ends;
+pub use ends::{Ends, is_closed};
 use envelope::Envelope;
 
 /// Ids longer than this are refused: they would be echoed in every answer.

@@ -51,7 +51,7 @@ pub(crate) fn handle(
 fn unread_message(server: &Server, body: &[u8], problem: Malformed<'_>) -> Reply {
     let mut ends = Ends::default();
     ends.add(body);
-    let id = ends.request_id();
+    let id = ends.request_id(message::is_closed(body));
     let problem = Malformed {
         id: id.as_deref(),
         ..problem

@@ -29,13 +29,14 @@ impl Ends {
 
     /// Returns the JSON text of the ID, if the message is certainly a request and one of its ends contains the ID.
     ///
-    /// The method must stand before the parameters: a message without it may be a response, whose ID is another one's.
-    pub fn request_id(&self) -> Option<String> {
-        let is_json = |id: &str| serde_json::from_str::<IgnoredAny>(id).is_ok();
-        self.id_of_request().filter(|id| is_json(id) && is_id(id))
+    /// The method must stand before the parameters: a message without it may be a response, whose ID is another one's. The
+    /// end of a message that is not [closed](is_closed) may belong to its parameters.
+    pub fn request_id(&self, is_closed: bool) -> Option<String> {
+        let is_valid = |id: &str| serde_json::from_str::<IgnoredAny>(id).is_ok() && is_id(id);
+        self.id_of_request(is_closed).filter(|id| is_valid(id))
     }
 
-    fn id_of_request(&self) -> Option<String> {
+    fn id_of_request(&self, is_closed: bool) -> Option<String> {
         let beginning = String::from_utf8_lossy(&self.beginning);
         let mut rest = beginning.trim_start().strip_prefix('{')?;
         let (mut is_request, mut id) = (false, None);
@@ -43,7 +44,9 @@ impl Ends {
             let (key, value) = scalar(rest)?;
             let value = value.trim_start().strip_prefix(':')?;
             match key {
-                "\"params\"" if is_request => return id.or_else(|| self.id_at_end()),
+                "\"params\"" if is_request => {
+                    return id.or_else(|| self.id_at_end().filter(|_| is_closed));
+                }
                 "\"method\"" | "\"id\"" | "\"jsonrpc\"" => {}
                 _ => return None,
             }
@@ -66,6 +69,25 @@ impl Ends {
         let is_member = before.trim_end().ends_with(',') && behind.is_empty();
         is_member.then(|| id.to_owned())
     }
+}
+
+/// Returns true if each bracket outside of strings that is opened in a text is also closed.
+pub fn is_closed(text: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => match depth.checked_sub(1) {
+                Some(less) => depth = less,
+                None => return false,
+            },
+            _ => {}
+        }
+    }
+    depth == 0 && !in_string
 }
 
 impl io::Write for Ends {
@@ -105,7 +127,25 @@ mod tests {
             .as_bytes()
             .chunks(piece)
             .for_each(|piece| ends.add(piece));
-        ends.request_id()
+        ends.request_id(true)
+    }
+
+    #[test]
+    fn the_end_of_an_unclosed_message_may_belong_to_the_parameters() {
+        for (message, id) in [
+            (r#"{"method":"m","params":{"a":1,"id":7}"#, None),
+            (r#"{"method":"m","params":{"a":"}","id":7}"#, None),
+            (
+                r#"{"method":"m","params":{"a":"\ud800\""},"id":7}"#,
+                Some("7"),
+            ),
+            (r#"{"id":7,"method":"m","params":{"a":1"#, Some("7")),
+        ] {
+            let mut ends = Ends::default();
+            ends.add(message.as_bytes());
+            let found = ends.request_id(is_closed(message.as_bytes()));
+            assert_eq!(found.as_deref(), id, "{message}");
+        }
     }
 
     #[test]

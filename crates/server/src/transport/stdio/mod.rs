@@ -233,7 +233,7 @@ impl Calls {
                 }
                 Frame::TooLarge(ends) => {
                     server.limits.hits.count(Limit::StdioMessage);
-                    let id = ends.request_id();
+                    let id = ends.request_id(true);
                     refusal(
                         id.as_deref(),
                         "the message is too large (stdio.message_bytes)",
