@@ -23,7 +23,7 @@ pub(super) struct Liveness {
 const HEARTBEAT_TTL: Duration = Duration::from_secs(20);
 /// Value that is written in place of a heartbeat to see whether the store accepts one, and its time to live.
 const PROBE: &[u8] = b"probe";
-const PROBE_TTL: Duration = Duration::from_millis(1);
+const PROBE_TTL: Duration = Duration::from_secs(1);
 /// Interval between heartbeats.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// Time without a heartbeat after which a replica counts as gone. It allows for an outage of the state and one failed

@@ -113,6 +113,12 @@ impl ResourceCache {
             cache.bytes -= entry.bytes;
         }
         let number = cache.number();
+        if let Some((last, same)) = cache.invalidated.back_mut()
+            && same == uri
+        {
+            *last = number;
+            return;
+        }
         if cache.invalidated.len() == INVALIDATED_MAX {
             cache.invalidated.pop_front();
         }

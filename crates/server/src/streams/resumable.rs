@@ -149,6 +149,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
 /// Maximum size of all entries waiting for a retry: 16 MiB.
 pub(super) const RETRY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes that an entry counts at least, since its call takes memory too: 4 KiB.
+const RETRY_BYTES_MIN: usize = 4 * 1024;
 
 impl PendingWrite {
     fn new(
@@ -253,8 +255,14 @@ impl LoggedCall {
             return false;
         }
         if self.attempts.is_none() {
-            let bytes = u32::try_from(writing.entry.len()).unwrap_or(u32::MAX);
-            let room = Arc::clone(&self.streams.retry_budget).try_acquire_many_owned(bytes);
+            let budget = &self.streams.retry_budget;
+            // Half of the room is for responses that no reader has.
+            if !self.is_detached && budget.available_permits() < RETRY_BYTES_MAX / 2 {
+                return false;
+            }
+            let bytes = writing.entry.len().max(RETRY_BYTES_MIN);
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            let room = Arc::clone(budget).try_acquire_many_owned(bytes);
             self.attempts = room.ok().map(|room| RetryWindow {
                 until: Instant::now() + self.keep.life,
                 are_last: false,

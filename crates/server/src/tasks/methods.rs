@@ -370,9 +370,13 @@ fn with_related(result: &str, related: &Value) -> String {
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(result).unwrap_or_default();
     let meta = members.get("_meta").map(|meta| meta.get());
     let meta = meta.and_then(|meta| serde_json::from_str(meta).ok());
-    let mut meta: Map<String, Value> = meta.unwrap_or_default();
-    meta.insert(RELATED_TASK.to_owned(), related.clone());
-    let mut text = format!(r#"{{"_meta":{}"#, Value::from(meta));
+    let mut meta: BTreeMap<&str, &RawValue> = meta.unwrap_or_default();
+    meta.remove(RELATED_TASK);
+    let mut text = format!(r#"{{"_meta":{{"{RELATED_TASK}":{related}"#);
+    for (name, value) in meta {
+        text.push_str(&format!(",{}:{value}", Value::from(name)));
+    }
+    text.push('}');
     for (name, value) in members.iter().filter(|(name, _)| *name != "_meta") {
         text.push_str(&format!(",{}:{value}", Value::from(name.as_str())));
     }
