@@ -13,6 +13,10 @@ pub fn requires_number(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(keyword, member)| {
             match (&**keyword, member) {
+                // Names of members are no keywords.
+                ("properties" | "$defs", Value::Object(schemas)) => {
+                    schemas.values().any(requires_number)
+                }
                 ("type", name) => name == "number",
                 // Values, not schemas.
                 ("const" | "enum" | "default" | "examples", _) => false,
@@ -158,6 +162,16 @@ mod tests {
         assert_eq!(path_of(&named).as_deref(), Some("by_name.b.x"));
         assert_eq!(path_of(&f64::NAN).as_deref(), Some(""));
         assert_eq!(path_of(&vec![1.0, f64::NAN]).as_deref(), Some("[1]"));
+    }
+
+    #[test]
+    fn members_may_be_named_as_keywords() {
+        #[derive(Serialize, JsonSchema)]
+        struct Reading {
+            r#type: f64,
+        }
+        let found = path_of(&Reading { r#type: f64::NAN });
+        assert_eq!(found.as_deref(), Some("type"));
     }
 
     #[test]
