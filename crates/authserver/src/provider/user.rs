@@ -115,6 +115,9 @@ fn has_value(claims: &Map<String, Value>, name: &str) -> bool {
 /// Adds claims that an ID token does not have.
 fn merged(mut claims: Map<String, Value>, found: Map<String, Value>) -> Map<String, Value> {
     // `email_verified` is about the address beside it.
+    if !has_value(&claims, "email") {
+        claims.remove("email_verified");
+    }
     let has_own_address = has_value(&claims, "email") && claims.get("email") != found.get("email");
     for (name, value) in found {
         let is_of_other_address = has_own_address && name == "email_verified";
@@ -172,6 +175,16 @@ mod tests {
             (
                 json!({"sub": "1", "email": "a@example.com"}),
                 json!({"sub": "1", "email": "b@example.com", "email_verified": true}),
+                json!({"sub": "1", "email": "a@example.com"}),
+            ),
+            (
+                json!({"sub": "1", "email_verified": true}),
+                json!({"sub": "1", "email": "a@example.com", "email_verified": false}),
+                json!({"sub": "1", "email": "a@example.com", "email_verified": false}),
+            ),
+            (
+                json!({"sub": "1", "email_verified": true}),
+                json!({"sub": "1", "email": "a@example.com"}),
                 json!({"sub": "1", "email": "a@example.com"}),
             ),
         ] {
