@@ -208,12 +208,12 @@ impl Authenticator {
         }
     }
 
-    /// Authenticates a request. An invalid credential is always an error. `shown` is the cache of the connection.
     /// Returns the path prefix that the client of a request puts before the server's paths.
     pub fn prefix_of(&self, seen: RequestTarget<'_>) -> String {
         self.resource.prefix_of(seen)
     }
 
+    /// Authenticates a request. An invalid credential is always an error. `shown` is the cache of the connection.
     pub async fn admit(
         &self,
         presented: Result<Credentials<'_>, AuthError>,

@@ -223,8 +223,8 @@ pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
 
 /// Reads `tracestate` in HTTP headers. Without a valid `traceparent` it belongs to no trace (W3C Trace Context, 4.2).
 pub(super) fn tracestate_of_headers(headers: &HeaderMap) -> Option<Cow<'_, str>> {
-    of_headers(headers)?;
-    list_header(headers, &TRACESTATE)
+    let list = list_header(headers, &TRACESTATE)?;
+    of_headers(headers).map(|_| list)
 }
 
 /// Returns the values of a header that is a list, and may be sent in parts.

@@ -49,6 +49,11 @@ impl Decompressor {
         self.0.write_all(piece).map_err(|_| self.fault())
     }
 
+    /// Returns the number of bytes that were decompressed so far.
+    pub(super) fn decompressed(&self) -> usize {
+        self.0.get_ref().bytes.len()
+    }
+
     pub(super) fn finish(mut self) -> Result<Bytes, DecompressError> {
         match self.0.try_finish() {
             Ok(()) => Ok(std::mem::take(&mut self.0.get_mut().bytes).into()),

@@ -164,6 +164,7 @@ impl EventDecoder {
         let data = std::mem::take(&mut self.data).into_bytes();
         let mut line = std::mem::take(&mut self.line);
         let bytes = data.len() + line.len();
+        let end = line[line.len().saturating_sub(SKIPPED_END)..].to_vec();
         let beginning = match data.is_empty() {
             true => {
                 line.extend_from_slice(&text[..text.len().min(SKIPPED_BEGINNING)]);
@@ -173,7 +174,7 @@ impl EventDecoder {
         };
         self.skipped = Some(SkippedEvent {
             beginning: beginning[..beginning.len().min(SKIPPED_BEGINNING)].to_vec(),
-            end: Vec::new(),
+            end,
             bytes,
             line_is_empty: false,
         });

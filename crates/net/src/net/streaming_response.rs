@@ -108,14 +108,22 @@ impl StreamingResponse {
             if self.max < self.seen {
                 return Err(self.too_large());
             }
-            let bytes = data.len() as u64;
-            if LARGE_BYTES < self.seen && !self.memory.take(bytes) {
-                let (memory, host) = (self.memory.clone(), Arc::clone(&self.host));
-                wait_for_memory(memory, bytes, deadline, host).await?;
+            if LARGE_BYTES < self.seen {
+                self.take_memory(data.len(), deadline).await?;
             }
             self.leave_if_ended();
             return Ok(Some(data));
         }
+    }
+
+    /// Takes memory for a part of a large body, and waits for it until the deadline.
+    async fn take_memory(&mut self, bytes: usize, deadline: Instant) -> Result<(), FetchError> {
+        let bytes = bytes as u64;
+        if self.memory.take(bytes) {
+            return Ok(());
+        }
+        let (memory, host) = (self.memory.clone(), Arc::clone(&self.host));
+        wait_for_memory(memory, bytes, deadline, host).await
     }
 
     /// Returns the connection to the pool if no more data follows.
@@ -226,11 +234,21 @@ impl StreamingResponse {
             return Ok(Bytes::new());
         };
         let mut decompressor = Decompressor::new(self.max);
+        let mut counted = 0;
         let mut next = Some(first);
         while let Some(data) = next {
             decompressor
                 .push(&data)
                 .map_err(|e| self.not_decompressed(&e))?;
+            let grown = decompressor.decompressed() - counted;
+            if LARGE_BYTES <= grown {
+                counted += grown;
+                let deadline = match self.total {
+                    Some((total, _)) => total,
+                    None => Instant::now() + self.idle,
+                };
+                self.take_memory(grown, deadline).await?;
+            }
             next = self.chunk().await?;
         }
         decompressor.finish().map_err(|e| self.not_decompressed(&e))
