@@ -131,10 +131,12 @@ impl Worktree {
         name: &str,
         max: usize,
     ) -> Result<(), ToolError> {
-        let path = match folder.is_empty() {
-            true => BString::from(name),
-            false => BString::from(format!("{folder}/{name}")),
-        };
+        // Formatting would replace bytes that are not UTF-8.
+        let mut path = folder.to_owned();
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name.as_bytes());
         let Some((folder, name)) = self.parent(path.as_bstr()).doing("look at a folder")? else {
             return Ok(());
         };

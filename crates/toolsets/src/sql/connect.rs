@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Idle time after which the system checks that a server is still there. Networks drop connections that are idle for
@@ -29,7 +29,8 @@ pub(super) fn config(url: &str, has_ca_file: bool, timeout: Duration) -> Result<
     // A URL without `sslmode` means `prefer`. It would fall back to plain text over a network, and on this machine, where
     // no certificate is public, it would fail for each server that offers TLS.
     if config.get_ssl_mode() == SslMode::Prefer {
-        if !is_local(&config) {
+        let wants_tls = config.get_ssl_negotiation() == SslNegotiation::Direct;
+        if wants_tls || !is_local(&config) {
             config.ssl_mode(SslMode::Require);
         } else if !has_ca_file && config.get_hostaddrs().is_empty() {
             config.ssl_mode(SslMode::Disable);

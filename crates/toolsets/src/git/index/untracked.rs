@@ -84,9 +84,11 @@ impl OpenRepository<'_> {
             unread: None,
         };
         let goes_on = AtomicBool::new(false);
-        let patterns = folders
-            .iter()
-            .map(|folder| BString::from(format!(":(top,literal){folder}")));
+        let patterns = folders.iter().map(|folder| {
+            let mut pattern = BString::from(":(top,literal)");
+            pattern.extend_from_slice(folder);
+            pattern
+        });
         let walked = self
             .repository
             .dirwalk(state, patterns, &goes_on, options, &mut seen);
@@ -145,12 +147,13 @@ impl gix::dir::walk::Delegate for Untracked<'_> {
         for_deletion: Option<gix::dir::walk::ForDeletionMode>,
         worktree_root_is_repository: bool,
     ) -> bool {
-        let recurses = entry.status.can_recurse(
-            entry.disk_kind,
-            entry.pathspec_match,
-            for_deletion,
-            worktree_root_is_repository,
-        );
+        let recurses = self.stop.check().is_ok()
+            && entry.status.can_recurse(
+                entry.disk_kind,
+                entry.pathspec_match,
+                for_deletion,
+                worktree_root_is_repository,
+            );
         if recurses && self.unread.is_none() {
             let folder = entry.rela_path.as_ref();
             let checked = self
