@@ -47,7 +47,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     pending: HashMap<u64, Pending>,
-    /// Open client requests by the server's ID, as JSON text. Dropping a sender ends its request without a response.
+    /// Open client requests by the server's ID, as JSON text. A value ends the request without a response.
     questions: HashMap<Box<str>, oneshot::Sender<()>>,
     attribution: Attribution,
     /// Reason why no further responses will arrive.
@@ -311,7 +311,8 @@ impl Shared {
                                 biased;
                                 // The sender is dropped together with the request that this client request belongs to.
                                 _ = over => Some(Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended"))),
-                                _ = cancelled => None,
+                                // A later request with the same ID also drops the sender.
+                                Ok(()) = cancelled => None,
                                 outcome = listener.question(method, params) => Some(outcome),
                             }
                         }

@@ -1,6 +1,7 @@
 //! Clients that this server has registered with issuers (RFC 7591), so that later logins use them again.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,24 +12,49 @@ const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of remembered registrations. The issuer is named by the server, which could always name another.
 const REGISTRATIONS_MAX: usize = 16;
 
+/// Number of logins that may begin with a client while none is successful. An issuer that has removed a client may show a page
+/// of its own instead of sending users back.
+const UNPROVEN_MAX: u32 = 3;
+
 /// OAuth client identity.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) id: String,
     pub(super) secret: Option<String>,
     pub(super) in_form: bool,
 }
 
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Registration {
+    identity: Identity,
+    until: Instant,
+    /// Number of logins that have begun since one was successful.
+    unproven: u32,
+}
+
 /// Registered clients by issuer and redirect URI.
 #[derive(Debug, Default)]
-pub(crate) struct Registrations(Mutex<HashMap<(String, String), (Identity, Instant)>>);
+pub(crate) struct Registrations(Mutex<HashMap<(String, String), Registration>>);
 
 impl Registrations {
     pub(super) fn get(&self, issuer: &str, redirect: &str) -> Option<Identity> {
         let key = (issuer.to_owned(), redirect.to_owned());
-        let known = self.known();
-        let (identity, until) = known.get(&key)?;
-        (Instant::now() < *until).then(|| identity.clone())
+        let mut all = self.known();
+        let known = all.get_mut(&key)?;
+        if known.until <= Instant::now() || UNPROVEN_MAX <= known.unproven {
+            all.remove(&key);
+            return None;
+        }
+        known.unproven += 1;
+        Some(known.identity.clone())
     }
 
     /// Remembers a registration. `expires_in` is the remaining life of the client's secret; `None` if it does not expire.
@@ -44,16 +70,30 @@ impl Registrations {
         if known.len() == REGISTRATIONS_MAX {
             known.clear();
         }
-        known.insert((issuer.to_owned(), redirect.to_owned()), (identity, until));
+        let registration = Registration {
+            identity,
+            until,
+            unproven: 0,
+        };
+        known.insert((issuer.to_owned(), redirect.to_owned()), registration);
+    }
+
+    /// Records that a login with a client was successful.
+    pub(crate) fn proven(&self, client_id: &str) {
+        for known in self.known().values_mut() {
+            if known.identity.id == client_id {
+                known.unproven = 0;
+            }
+        }
     }
 
     /// Forgets a client that an issuer may no longer accept.
     pub(crate) fn forget(&self, client_id: &str) {
         self.known()
-            .retain(|_, (identity, _)| identity.id != client_id);
+            .retain(|_, known| known.identity.id != client_id);
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), (Identity, Instant)>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), Registration>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,6 +101,22 @@ impl Registrations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_without_successful_logins_is_registered_again() {
+        let registrations = Registrations::default();
+        let identity = Identity {
+            id: "a".to_owned(),
+            secret: None,
+            in_form: false,
+        };
+        registrations.put("https://a", "r", identity, None);
+        let begins = || registrations.get("https://a", "r").is_some();
+        assert!(begins() && begins());
+        registrations.proven("a");
+        assert!(begins() && begins() && begins());
+        assert!(!begins());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_registration_is_used_for_a_day_or_as_long_as_its_secret() {

@@ -334,7 +334,8 @@ impl Accounts {
         let is_of_endpoints = |iss: &String| logins.has_endpoint_of(iss);
         let issuer = redirected.iss.clone().filter(is_of_endpoints);
         let issuer = issuer.as_ref().unwrap_or(&grant.issuer);
-        let code = code_of(redirected, issuer, state.names_itself)?;
+        let code = code_of(redirected, issuer, state.names_itself)
+            .inspect_err(|_| logins.registrations.forget(&grant.client_id))?;
         // The configured secret is not stored.
         let secret = logins.config.client_secret.as_ref();
         if let Some(secret) = secret {
@@ -346,6 +347,7 @@ impl Accounts {
             logins.registrations.forget(&grant.client_id);
         }
         redeemed?;
+        logins.registrations.proven(&grant.client_id);
         if secret.is_some() {
             grant.client_secret = None;
         }

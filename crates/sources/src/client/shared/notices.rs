@@ -78,7 +78,10 @@ impl Shared {
             "notifications/cancelled" => {
                 if let Ok(cancelled) = serde_json::from_str::<Cancelled>(params) {
                     let id = cancelled.request_id.get();
-                    drop(self.state().questions.remove(id));
+                    let wanted = self.state().questions.remove(id);
+                    if let Some(wanted) = wanted {
+                        let _ = wanted.send(());
+                    }
                 }
             }
             "notifications/elicitation/complete" => {
