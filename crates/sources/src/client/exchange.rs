@@ -137,7 +137,7 @@ impl Client {
             if let Some(state) = round.request_state {
                 again = again.raw("requestState", state);
             }
-            let asked = Box::pin(self.exchange(method, &again, listener.clone(), limit));
+            let asked = Box::pin(self.exchange_again(method, &again, listener.clone(), limit));
             result = match &listener {
                 Some(listener) => listener.round(asked).await?,
                 None => asked.await?,
@@ -146,6 +146,23 @@ impl Client {
         Err(ClientError::Protocol(format!(
             "it asked more than {ROUNDS_MAX} times about one request"
         )))
+    }
+
+    /// Makes a round after the first. A server that was not reached gets it once more here, because the user would be asked
+    /// again if the request began anew.
+    async fn exchange_again(
+        &self,
+        method: &'static str,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        match self.exchange(method, params, listener.clone(), limit).await {
+            Err(ClientError::Http(error)) if !error.may_have_happened() => {
+                self.exchange(method, params, listener, limit).await
+            }
+            answered => answered,
+        }
     }
 
     pub(super) async fn exchange(
