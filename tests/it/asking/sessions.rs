@@ -205,8 +205,58 @@ fn a_session_that_ends_ends_its_questions() {
         session.id
     );
     assert_eq!(server.connect().send(end).receive_head().status, 204);
-    let result = connection.event().expect("an answer")["result"].take();
-    assert_eq!(result["isError"], true);
+    assert_eq!(
+        connection.event(),
+        None,
+        "the call has ended with its session"
+    );
+}
+
+#[test]
+fn the_question_of_a_cancelled_call_is_taken_back() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    let (mut connection, question) = asked(&server, &session, "named");
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    session.post(&cancel.to_string()).accepted();
+    let cancelled = connection.event().expect("a notification");
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], question["id"]);
+    assert_eq!(connection.event(), None);
+}
+
+#[test]
+fn a_call_that_waits_for_its_client_leaves_its_permits_to_others() {
+    let server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.limits.calls = Some(1))
+        .start();
+    let sessions = [(); 3].map(|()| server.session_of("2025-11-25", &able()));
+    let waiting = sessions.each_ref().map(|session| {
+        let (connection, question) = asked(&server, session, "named");
+        (session, connection, question)
+    });
+    for (session, mut connection, question) in waiting {
+        session.post(&answer(&question, name("Ada"))).accepted();
+        let result = connection.event().expect("an answer")["result"].take();
+        assert_eq!(text(&result), "Hello, Ada!");
+    }
+}
+
+#[test]
+fn one_caller_leaves_questions_to_others() {
+    let server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.server.client_requests.total = 4)
+        .start();
+    let session = server.session_of("2025-11-25", &able());
+    let _three = [(); 3].map(|()| asked(&server, &session, "named"));
+    let refused = session.call("named", &json!({})).result();
+    assert!(
+        text(&refused).contains("server.client_requests.total"),
+        "{refused}"
+    );
 }
 
 #[test]
