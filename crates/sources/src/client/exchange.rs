@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -91,11 +92,6 @@ impl Client {
             input_requests: Map<String, Value>,
             request_state: Option<Box<RawValue>>,
         }
-        #[derive(Deserialize)]
-        struct Question {
-            method: String,
-            params: Option<Box<RawValue>>,
-        }
         for _ in 0..ROUNDS_MAX {
             let round: ClientRound = match serde_json::from_str(result.get()) {
                 Ok(round) => round,
@@ -119,17 +115,7 @@ impl Client {
                     .round(Box::pin(std::future::ready(Ok::<_, ClientError>(result))))
                     .await?;
             }
-            let mut answers = Map::new();
-            for (key, question) in round.input_requests {
-                let question: Question = path_deserializer::read(&question).map_err(|misfit| {
-                    ClientError::Protocol(format!("a question of its: {}", misfit.cause))
-                })?;
-                let asked = match &listener {
-                    Some(listener) => listener.question(question.method, question.params).await,
-                    None => Err(RpcError::new(-32601, "no client can be asked")),
-                };
-                answers.insert(key, asked.map_err(ClientError::Unanswered)?);
-            }
+            let answers = answers_to(round.input_requests, listener.as_deref()).await?;
             let mut again = params.clone();
             if !answers.is_empty() {
                 again = again.with("inputResponses", Value::Object(answers));
@@ -297,4 +283,33 @@ impl Client {
         self.introduced(params)
             .meta(CLIENT_CAPABILITIES, capabilities)
     }
+}
+
+/// Passes on the client requests of one round together, and returns the responses.
+async fn answers_to(
+    requests: Map<String, Value>,
+    listener: Option<&dyn Listener>,
+) -> Result<Map<String, Value>, ClientError> {
+    #[derive(Deserialize)]
+    struct Question {
+        method: String,
+        params: Option<Box<RawValue>>,
+    }
+    let mut asked = Vec::with_capacity(requests.len());
+    for (key, question) in requests {
+        let question: Question = path_deserializer::read(&question).map_err(|misfit| {
+            ClientError::Protocol(format!("a question of its: {}", misfit.cause))
+        })?;
+        let Some(listener) = listener else {
+            let error = RpcError::new(-32601, "no client can be asked");
+            return Err(ClientError::Unanswered(error));
+        };
+        let answer = listener.named_question(key.clone(), question.method, question.params);
+        asked.push(async move { answer.await.map(|answer| (key, answer)) });
+    }
+    let answers = try_join_all(asked).await;
+    Ok(answers
+        .map_err(ClientError::Unanswered)?
+        .into_iter()
+        .collect())
 }
