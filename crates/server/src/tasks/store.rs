@@ -65,10 +65,10 @@ impl Tasks {
         streams: Arc<Streams>,
         liveness: Arc<Liveness>,
     ) -> Arc<Self> {
-        let per_caller = WAITERS_PER_TASK * config.per_principal;
-        let waiters = Waiters::new(WAITERS_PER_TASK * config.total, per_caller);
+        let per_caller = config.per_principal.saturating_mul(WAITERS_PER_TASK);
+        let total = config.total.saturating_mul(WAITERS_PER_TASK);
         Arc::new(Self {
-            waiters: Arc::new(waiters),
+            waiters: Arc::new(Waiters::new(total, per_caller)),
             replica: liveness.replica(),
             liveness,
             is_shared,
