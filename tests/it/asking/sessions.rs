@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{app, harness, text};
 use crate::support::Checked as _;
-use crate::support::{Connection, Running, Serve, Session, request};
+use crate::support::{Connection, Running, Serve, Session, post, request};
 
 fn able() -> Value {
     json!({"elicitation": {}, "sampling": {}, "roots": {}})
@@ -188,11 +188,41 @@ fn clients_that_take_no_stream_are_not_asked() {
         "{result}"
     );
     let batched = server.session_of("2025-03-26", &able());
-    let result = batched.post(&format!(
-        "[{}]",
-        request("tools/call", &json!({"name": "tactful"}))
-    ));
+    let mut headers = batched.headers().to_vec();
+    headers.push(("accept", "application/json"));
+    let call = request("tools/call", &json!({"name": "tactful"}));
+    let result = server.post(&headers, &format!("[{call}]"));
     assert!(result.body.contains("without"), "{result:?}");
+}
+
+#[test]
+fn calls_of_a_batch_ask_on_its_stream_which_ends_with_all_responses() {
+    let server = serve();
+    let session = server.session_of("2025-03-26", &able());
+    let call = |id: u64| {
+        let params = json!({"name": "tactful"});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let batch = json!([call(1), ping, call(3)]).to_string();
+    let mut connection = server.connect();
+    let head = connection
+        .send(post(&session.headers(), &batch))
+        .receive_head();
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    for _ in 0..2 {
+        let question = connection.event().expect("a question");
+        assert_eq!(question["method"], "sampling/createMessage");
+        let message =
+            json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "hm"}});
+        session.post(&answer(&question, message)).accepted();
+    }
+    let responses = connection.event().expect("responses");
+    let responses = responses.as_array().expect("an array");
+    let ids: Vec<_> = responses.iter().map(|response| &response["id"]).collect();
+    assert_eq!(ids, [&json!(1), &json!(2), &json!(3)]);
+    assert_eq!(text(&responses[0]["result"]), "hm");
+    assert_eq!(connection.event(), None);
 }
 
 #[test]
