@@ -97,8 +97,8 @@ pub use provided::{Provided, Unprovided};
 pub use registry::{Catalog, CatalogError};
 pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool, OutputProblem};
 pub use replay::{
-    Client, ClientRequestError, InputRound, PendingRequest, ReplayError, ReplaySession,
-    RequiredElicitation, StatelessRequest, StepError, Suspension,
+    Client, ClientRequestError, InputRound, PendingRequest, REQUEST_NAME_MAX_BYTES, ReplayError,
+    ReplaySession, RequiredElicitation, StatelessRequest, StepError, Suspension, send_named,
 };
 pub use resource::{
     ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceTemplate,

@@ -46,7 +46,7 @@ pub use client::{Client, StatelessRequest};
 pub use error::ReplayError;
 pub use error::{ClientRequestError, RequiredElicitation};
 pub use pending::{PendingRequest, RequestKind};
-pub use request::{ClientRequest, RequestDraft, Response, send};
+pub use request::{ClientRequest, REQUEST_NAME_MAX_BYTES, RequestDraft, Response, send_named};
 pub use session::{InputRound, ReplaySession, Suspension};
 pub use step::StepError;
 pub use step::{StepGuarantee, run_step};

@@ -79,6 +79,12 @@ impl<'c> PassthroughSample<'c> {
         };
         Self(ClientRequest::new(session, draft()))
     }
+
+    /// Names the request, in at most 128 bytes. Default: a generated name.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.0.set_name(name.into());
+        self
+    }
 }
 
 impl Future for Sample<'_> {

@@ -1,20 +1,22 @@
 //! Batches of messages, which only revision 2025-03-26 has.
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
 
 use super::errors::malformed;
+use super::inflight::BoxedCall;
 use super::parts::Server;
-use super::reply::{MaybeReady, Reply};
+use super::reply::{JsonResponse, MaybeReady, Reply};
 use super::request_context::{Caller, Headers, Origin, RequestContext};
+use super::streams::{EventData, EventSource, StreamEvent};
 use super::worker_state::WorkerState;
 use super::{audit_record, dispatch, errors, instrument, notifications};
 use crate::auth::Principal;
 use crate::limit::{Limit, LimitExceeded};
-use crate::net::Peer;
+use crate::net::{Peer, ShareKey};
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::telemetry::RequestOrigin;
@@ -68,18 +70,13 @@ pub(super) fn handle(
             limited,
         ));
     }
-    let (server, share) = (Arc::clone(server), caller.share());
-    MaybeReady::Pending(Box::pin(async move {
-        let answers = join_all(answers.into_iter().map(MaybeReady::reply)).await;
-        let most = server.config.messages.batch_bytes;
-        match join(answers, most) {
-            Some(joined) => joined.counted(&server.limits, share, "null"),
-            None => {
-                let message = "the responses together are too large (server.messages.batch_bytes); send fewer requests in one batch";
-                errors::batch_too_large(&server.limits.hits, Limit::BatchBytes, message.to_owned())
-            }
-        }
-    }))
+    let replies = BatchReplies {
+        server: Arc::clone(server),
+        share: caller.share(),
+        parts: answers.into_iter().map(BatchPart::of).collect(),
+        is_over: false,
+    };
+    MaybeReady::Pending(Box::pin(replies.reply()))
 }
 
 /// Charges the rate limits for a further message, as if it had arrived in a request of its own.
@@ -167,13 +164,130 @@ fn handle_element(
     Some(instrument::observed(server, watch, &request, handled))
 }
 
+/// Replies to the messages of a batch. Together they are one array, or a stream of messages that ends with the array.
+struct BatchReplies {
+    server: Arc<Server>,
+    share: ShareKey,
+    parts: Vec<BatchPart>,
+    /// True after the last event of the stream.
+    is_over: bool,
+}
+
+/// Reply to one message of a batch.
+enum BatchPart {
+    Waiting(BoxedCall<Reply>),
+    Stream(Box<dyn EventSource>),
+    /// `None` if the message gets no response.
+    Done(Option<JsonResponse>),
+}
+
+impl BatchPart {
+    fn of(reply: MaybeReady) -> Self {
+        match reply {
+            MaybeReady::Pending(reply) => Self::Waiting(reply),
+            MaybeReady::Ready(Reply::Stream(stream)) => Self::Stream(stream),
+            MaybeReady::Ready(Reply::Response(response)) => Self::Done(Some(response)),
+            MaybeReady::Ready(Reply::Accepted | Reply::Cancelled) => Self::Done(None),
+        }
+    }
+
+    /// Polls for the next message. `None` once the response has arrived.
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            match self {
+                Self::Done(_) => return Poll::Ready(None),
+                Self::Waiting(reply) => match reply.as_mut().poll(cx) {
+                    Poll::Ready(reply) => *self = Self::of(MaybeReady::Ready(reply)),
+                    Poll::Pending => return Poll::Pending,
+                },
+                Self::Stream(stream) => match stream.poll_next(cx) {
+                    Poll::Ready(Some(event)) => match event.data {
+                        EventData::Message(message) => return Poll::Ready(Some(message)),
+                        EventData::Response(response) => *self = Self::Done(Some(response)),
+                        EventData::Empty => {}
+                    },
+                    Poll::Ready(None) => *self = Self::Done(None),
+                    Poll::Pending => return Poll::Pending,
+                },
+            }
+        }
+    }
+}
+
+impl BatchReplies {
+    /// Waits for all replies, or for the first one that is a stream.
+    async fn reply(mut self) -> Reply {
+        let is_stream = poll_fn(|cx| self.poll_replies(cx)).await;
+        match is_stream {
+            true => Reply::Stream(Box::new(self)),
+            false => self.joined(),
+        }
+    }
+
+    /// Polls the replies that have not arrived. Returns true if one of them is a stream.
+    fn poll_replies(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let (mut streams, mut waits) = (false, false);
+        for part in &mut self.parts {
+            if let BatchPart::Waiting(reply) = part
+                && let Poll::Ready(reply) = reply.as_mut().poll(cx)
+            {
+                *part = BatchPart::of(MaybeReady::Ready(reply));
+            }
+            streams |= matches!(part, BatchPart::Stream(_));
+            waits |= matches!(part, BatchPart::Waiting(_));
+        }
+        match streams || !waits {
+            true => Poll::Ready(streams),
+            false => Poll::Pending,
+        }
+    }
+
+    fn joined(&mut self) -> Reply {
+        let responses = self.parts.drain(..).filter_map(|part| match part {
+            BatchPart::Done(response) => response,
+            BatchPart::Waiting(_) | BatchPart::Stream(_) => None,
+        });
+        match join(responses, self.server.config.messages.batch_bytes) {
+            Some(joined) => joined.counted(&self.server.limits, self.share, "null"),
+            None => {
+                let message = "the responses together are too large (server.messages.batch_bytes); send fewer requests in one batch";
+                let hits = &self.server.limits.hits;
+                errors::batch_too_large(hits, Limit::BatchBytes, message.to_owned())
+            }
+        }
+    }
+}
+
+impl EventSource for BatchReplies {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let mut waits = false;
+        for part in &mut self.parts {
+            match part.poll_message(cx) {
+                Poll::Ready(Some(message)) => {
+                    return Poll::Ready(Some(StreamEvent::message(message)));
+                }
+                Poll::Ready(None) => {}
+                Poll::Pending => waits = true,
+            }
+        }
+        if waits {
+            return Poll::Pending;
+        }
+        self.is_over = true;
+        Poll::Ready(match self.joined() {
+            Reply::Response(response) => Some(StreamEvent::response(response)),
+            Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
+        })
+    }
+}
+
 /// Joins the responses into one array. Returns `None` if it exceeds `most` bytes.
-fn join(answers: Vec<Reply>, most: usize) -> Option<Reply> {
+fn join(answers: impl Iterator<Item = JsonResponse>, most: usize) -> Option<Reply> {
     let mut out = b"[".to_vec();
     for answer in answers {
-        let Reply::Response(answer) = answer else {
-            continue;
-        };
         if out.len() > 1 {
             out.push(b',');
         }

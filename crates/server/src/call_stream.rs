@@ -25,6 +25,8 @@ pub(crate) struct CallStream {
     running: Option<Pin<Box<dyn Future<Output = Option<JsonResponse>> + Send>>>,
     context: Arc<CallContext>,
     answer: Option<JsonResponse>,
+    /// True after the response, or after the last message of a call without one.
+    is_over: bool,
     watch: Option<DeferredScope>,
     hold: StreamGuard,
 }
@@ -42,6 +44,7 @@ impl CallStream {
             })),
             context,
             answer: None,
+            is_over: false,
             watch: None,
             hold,
         }
@@ -57,6 +60,7 @@ impl CallStream {
             running: Some(Box::pin(answer)),
             context,
             answer: None,
+            is_over: false,
             watch: None,
             hold,
         }
@@ -129,18 +133,19 @@ impl EventSource for CallStream {
 
     /// Returns the next event, or `None` at the end and after a cancelled call.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
         loop {
-            if self.running.is_none() && self.answer.is_none() {
-                return Poll::Ready(None);
-            }
             if let Some(message) = self.context.outlet.next(cx) {
                 return Poll::Ready(Some(StreamEvent::message(message)));
             }
             let Some(running) = &mut self.running else {
+                self.is_over = true;
                 return Poll::Ready(self.answer.take().map(StreamEvent::response));
             };
             match running.as_mut().poll(cx) {
-                // Messages sent before completion precede the response.
+                // Messages sent before completion precede the response. A cancelled call has only messages.
                 Poll::Ready(answer) => {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {

@@ -12,6 +12,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::environment::Conflicts;
+use crate::net::ShareKey;
 use crate::protocol::message::{self, Response};
 use crate::protocol::push_string;
 use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
@@ -30,7 +31,7 @@ pub struct ClientRequestConfig {
     pub timeout_seconds: u64,
     /// Maximum number of pending client requests of one session.
     pub per_session: usize,
-    /// Maximum number of pending client requests of all sessions.
+    /// Maximum number of pending client requests of all sessions. One caller may have three quarters of them.
     pub total: usize,
     /// Time in which a client of 2026-07-28 must repeat the call with its responses, in seconds.
     pub state_seconds: u64,
@@ -108,12 +109,15 @@ pub struct ClientRequests {
 struct Waiting {
     by_id: HashMap<Box<str>, Sent>,
     by_session: HashMap<Arc<str>, usize>,
+    /// Number of requests of a caller, who could leave no room for others.
+    by_caller: HashMap<ShareKey, usize>,
 }
 
 #[derive(Debug)]
 struct Sent {
     session: Arc<str>,
     principal: Box<str>,
+    caller: ShareKey,
     slot: Arc<PendingRequest>,
 }
 
@@ -211,7 +215,11 @@ impl ClientRequests {
         };
         let mut waiting = self.waiting();
         let of_session = waiting.by_session.get(session).copied().unwrap_or_default();
-        let full = if self.config.total <= waiting.by_id.len() {
+        let caller = context.share;
+        let of_caller = waiting.by_caller.get(&caller).copied().unwrap_or_default();
+        // One caller leaves a quarter of the requests to others.
+        let per_caller = self.config.total - self.config.total / 4;
+        let full = if self.config.total <= waiting.by_id.len() || per_caller <= of_caller {
             Some("server.client_requests.total")
         } else if self.config.per_session <= of_session {
             Some("server.client_requests.per_session")
@@ -226,9 +234,13 @@ impl ClientRequests {
         HEXLOWER.encode_append(&crate::seal::random_bytes::<16>(), &mut id);
         let id: Box<str> = id.into();
         *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
+        if !caller.is_none() {
+            *waiting.by_caller.entry(caller).or_default() += 1;
+        }
         let sent = Sent {
             session: Arc::clone(session),
             principal: context.principal.id().into(),
+            caller,
             slot: Arc::clone(slot),
         };
         waiting.by_id.insert(id.clone(), sent);
@@ -315,6 +327,12 @@ impl Waiting {
                 self.by_session.remove(&sent.session);
             }
         }
+        if let Some(of_caller) = self.by_caller.get_mut(&sent.caller) {
+            *of_caller -= 1;
+            if *of_caller == 0 {
+                self.by_caller.remove(&sent.caller);
+            }
+        }
         Some(sent)
     }
 }
@@ -376,10 +394,12 @@ impl PendingSends {
         }
     }
 
-    /// Cancels all requests at the end of the call.
-    pub(super) fn withdraw_all(&mut self, client_requests: &ClientRequests) {
+    /// Cancels all requests at the end of the call (TMO-01).
+    pub(super) fn withdraw_all(&mut self, context: &CallContext, client_requests: &ClientRequests) {
         for (id, _) in self.sent.drain(..) {
-            client_requests.withdraw(&id);
+            if client_requests.withdraw(&id) {
+                context.outlet.send_message(cancelled(&id));
+            }
         }
     }
 }

@@ -92,6 +92,37 @@ impl Calls {
         S: FnOnce(Arc<CallContext>) -> BoxedCall<T>,
         R: Respond<T>,
     {
+        self.execute_with(cx, call, responder, true)
+    }
+
+    /// Runs a call that only waits for another one, so that it needs no permits. Its caller limits how many there are.
+    pub(super) fn execute_waiting<T, S, R>(
+        &self,
+        cx: &mut Context<'_>,
+        call: Call<'_, S>,
+        responder: R,
+    ) -> MaybeReady
+    where
+        T: Send + 'static,
+        S: FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+        R: Respond<T>,
+    {
+        self.execute_with(cx, call, responder, false)
+    }
+
+    #[inline]
+    fn execute_with<T, S, R>(
+        &self,
+        cx: &mut Context<'_>,
+        call: Call<'_, S>,
+        responder: R,
+        needs_permits: bool,
+    ) -> MaybeReady
+    where
+        T: Send + 'static,
+        S: FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+        R: Respond<T>,
+    {
         let Call {
             context,
             options,
@@ -99,7 +130,7 @@ impl Calls {
             start,
         } = call;
         let (principal, address) = (&context.principal, context.address);
-        let has_room = self.limits.has_room(principal, address, limits);
+        let has_room = !needs_permits || self.limits.has_room(principal, address, limits);
         let progress = if has_room {
             running_call::start(cx, start, context, options)
         } else {
@@ -111,7 +142,10 @@ impl Calls {
         let pending = PendingCall {
             progress,
             has_room,
-            turn: self.limits.turn(principal, address, limits),
+            turn: match needs_permits {
+                true => self.limits.turn(principal, address, limits),
+                false => self.limits.no_turn(),
+            },
             context: Arc::clone(context),
             options,
             inflight: Arc::clone(&self.inflight),

@@ -120,9 +120,11 @@ pub(super) fn apply_revocation(server: &Server, ended: &RevokedSession) {
     close_work(server, &ended.log_name());
 }
 
-/// Ends the client requests and notification streams of a session and drops its settings. Its calls run to completion.
+/// Cancels the calls of a session, whose results no client can receive, ends its client requests and notification streams, and
+/// drops its settings. Tasks continue.
 pub(super) fn close_work(server: &Server, session: &str) {
     server.sessions.levels.forget(session);
-    server.calls.inflight.client_requests.end_session(session);
     server.streams.end_session(session);
+    server.calls.inflight.cancel_all(session);
+    server.calls.inflight.client_requests.end_session(session);
 }

@@ -218,7 +218,9 @@ fn handle_batch(
     }
     let origin = head.origin(worker, None);
     let caller = Caller::new(
-        Channel::Batch,
+        Channel::Batch {
+            accepts_stream: head.takes_streams,
+        },
         origin,
         Some(&session),
         server.caller_defaults,

@@ -288,7 +288,6 @@ impl Drop for SseSessionStream {
         if let Some(session) = self.session.peer.session() {
             handshake::close_work(&self.server, &session.log_name);
             self.server.streams.remove_session_state(&session.log_name);
-            self.server.calls.inflight.cancel_all(&session.log_name);
         }
     }
 }

@@ -40,6 +40,7 @@ mod dispatch;
 mod errors;
 mod execute;
 mod handshake;
+mod held_permits;
 mod http;
 mod http_head;
 mod http_sse_2024;

@@ -149,8 +149,10 @@ pub(super) enum Channel {
     Http {
         accepts_stream: bool,
     },
-    /// An element of a batch, over any transport. Batches are answered as a whole.
-    Batch,
+    /// An element of a batch in a POST. Its stream cannot be resumed.
+    Batch {
+        accepts_stream: bool,
+    },
     Stdio,
     /// A REST call: no stream, no progress, no requests to the client.
     Rest,
@@ -162,8 +164,6 @@ pub(super) enum ClientReachability {
     Reachable,
     /// The client accepts no event stream.
     NoStream,
-    /// The call is part of a batch.
-    Batch,
     /// The protocol version has no requests to clients over this transport.
     OldRevision,
     /// The caller does not use the protocol.
@@ -178,7 +178,6 @@ impl ClientReachability {
             Self::NoStream => Some(
                 "it accepts no event stream; add text/event-stream to the Accept header of the call",
             ),
-            Self::Batch => Some("the call is part of a batch; send it on its own"),
             Self::Plain => Some("the call does not use MCP; call the tool over MCP"),
             Self::OldRevision => {
                 Some("protocol version 2024-11-05 has no client requests over this transport")
@@ -206,9 +205,9 @@ impl CallerProfile {
     ) -> Self {
         let is_http = matches!(channel, Channel::Http { .. });
         let accepts_stream = match channel {
-            Channel::Http { accepts_stream } => accepts_stream,
+            Channel::Http { accepts_stream } | Channel::Batch { accepts_stream } => accepts_stream,
             Channel::Stdio => true,
-            Channel::Batch | Channel::Rest => false,
+            Channel::Rest => false,
         };
         Self {
             address,
@@ -225,15 +224,17 @@ impl CallerProfile {
             },
             capabilities: session.map_or_else(Default::default, |session| session.capabilities),
             reach: match (channel, session) {
-                (Channel::Batch, _) => ClientReachability::Batch,
                 (Channel::Rest, _) => ClientReachability::Plain,
-                (Channel::Http { .. }, Some(_)) if !accepts_stream => ClientReachability::NoStream,
-                (Channel::Http { .. }, Some(session))
-                    if !session.revision.has_streamed_answers() =>
-                {
-                    ClientReachability::OldRevision
+                (Channel::Stdio, _) | (_, None) => ClientReachability::Reachable,
+                (Channel::Http { .. } | Channel::Batch { .. }, Some(session)) => {
+                    if !accepts_stream {
+                        ClientReachability::NoStream
+                    } else if session.revision.has_streamed_answers() {
+                        ClientReachability::Reachable
+                    } else {
+                        ClientReachability::OldRevision
+                    }
                 }
-                (Channel::Http { .. } | Channel::Stdio, _) => ClientReachability::Reachable,
             },
             room: match channel {
                 Channel::Rest => QueueLimits::default(),

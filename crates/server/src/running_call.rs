@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use super::client_requests::PendingSends;
+use super::held_permits::HeldPermits;
 use super::inflight::{BoxedCall, Inflight, InflightEntry};
 use crate::catalog::{CallContext, Suspension};
 use crate::limit::CallPermits;
@@ -249,7 +250,7 @@ pub(crate) enum RunningCall<T> {
         /// Requests that the call has sent to its client.
         asked: Option<Box<PendingSends>>,
         place: InflightEntry,
-        _held: CallPermits,
+        held: HeldPermits,
     },
     /// Owned by a task that outlives the response.
     Task(oneshot::Receiver<CallOutcome<T>>),
@@ -277,7 +278,7 @@ impl<T: Send + 'static> RunningCall<T> {
             context: Arc::clone(context),
             asked: None,
             place,
-            _held: held,
+            held: HeldPermits::Held(held),
         };
         if options.on_disconnect == OnDisconnect::Cancel {
             return call;
@@ -285,7 +286,9 @@ impl<T: Send + 'static> RunningCall<T> {
         let (sender, receiver) = oneshot::channel();
         // `inflight` keeps the abort handle: the task can be cancelled by request id and is awaited at shutdown.
         let task = tokio::spawn(async move {
-            let _ = sender.send(call.await);
+            // The call is dropped first: it may send messages that precede its outcome.
+            let outcome = call.await;
+            let _ = sender.send(outcome);
         });
         inflight.make_cancellable(number, context, task.abort_handle());
         Self::Task(receiver)
@@ -308,9 +311,12 @@ impl<T> Future for RunningCall<T> {
                 context,
                 asked,
                 place,
-                ..
+                held,
             } => {
-                if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
+                let admitted = held.poll_admitted(cx, || context.replay.is_waiting());
+                // A call that is stopped is polled to its end.
+                let is_polled = admitted.is_ready() || call.is_aborted();
+                if is_polled && let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
                     if let Some(asked) = asked {
                         asked.withdraw_closed(context, &place.inflight.client_requests);
                     }
@@ -333,7 +339,10 @@ impl<T> Future for RunningCall<T> {
                         let asked = asked.get_or_insert_default();
                         asked.sync(context, &place.inflight.client_requests);
                         match asked.waited(replay.is_waiting()) {
-                            None => return Poll::Pending,
+                            None => {
+                                held.release();
+                                return Poll::Pending;
+                            }
                             Some(Duration::ZERO) => {}
                             Some(waited) => {
                                 let later = deadline.deadline() + waited;
@@ -367,7 +376,7 @@ impl<T> Drop for RunningCall<T> {
             context.outlet.cancel();
             context.replay.close();
             if let Some(asked) = asked {
-                asked.withdraw_all(&place.inflight.client_requests);
+                asked.withdraw_all(context, &place.inflight.client_requests);
             }
         }
     }

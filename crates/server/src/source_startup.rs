@@ -267,12 +267,15 @@ impl DeferredRequest {
                     .map(|text| body.bytes.slice_ref(text.as_bytes())),
                 arguments_repeat: params.arguments_repeat,
             },
-            ClientReachability::Batch => {
-                RequestText::Message(element(body.bytes, request.id, bounds)?)
-            }
             ClientReachability::Reachable
             | ClientReachability::NoStream
-            | ClientReachability::OldRevision => RequestText::Message(body.bytes.clone()),
+            | ClientReachability::OldRevision => {
+                let is_batch = body.bytes.trim_ascii_start().starts_with(b"[");
+                RequestText::Message(match is_batch {
+                    true => element(body.bytes, request.id, bounds)?,
+                    false => body.bytes.clone(),
+                })
+            }
         };
         Some(Self {
             method,

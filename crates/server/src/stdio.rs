@@ -109,7 +109,7 @@ pub(crate) fn handle_payload(
             {
                 let caller = stdio_caller(
                     server,
-                    Channel::Batch,
+                    Channel::Stdio,
                     worker,
                     Some(session),
                     principal,

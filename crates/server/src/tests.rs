@@ -802,26 +802,38 @@ async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered()
     let server = Arc::new(Server::new(of(catalog)));
     let (worker, principal) = (at(START), Arc::new(Principal::local()));
     let peer = super::StdioPeer::default();
-    let send = async |body: Value| -> Value {
+    let send = async |body: Value| -> Vec<Value> {
         let body = Bytes::from(body.to_string());
         let handled = std::future::poll_fn(|cx| {
             let by = (&worker, RequestOrigin::PIPE);
             Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
         });
-        match handled.await.reply().await {
-            Reply::Response(response) => {
-                serde_json::from_slice(&response.to_bytes()).expect("JSON")
-            }
+        let read = |text: &[u8]| serde_json::from_slice(text).expect("JSON");
+        let mut stream = match handled.await.reply().await {
+            Reply::Response(response) => return vec![read(&response.to_bytes())],
+            Reply::Stream(stream) => stream,
             other => panic!("{other:?}"),
+        };
+        let mut messages = Vec::new();
+        while let Some(event) = std::future::poll_fn(|cx| stream.poll_next(cx)).await {
+            match event.data {
+                EventData::Message(message) => messages.push(read(&message)),
+                EventData::Response(response) => messages.push(read(&response.to_bytes())),
+                EventData::Empty => {}
+            }
         }
+        messages
     };
     let params = json!({"protocolVersion": "2025-03-26", "capabilities": {},
         "clientInfo": {"name": "test", "version": "1"}});
-    let _: Value =
-        send(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})).await;
+    send(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})).await;
     let params = json!({"name": "reports", "_meta": {"progressToken": "token"}});
-    let responses: Value =
+    let messages =
         send(json!([{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}])).await;
+    let [progress, responses] = &messages[..] else {
+        panic!("{messages:?}");
+    };
+    assert_eq!(progress["params"]["progressToken"], "token");
     assert_eq!(responses[0]["id"], 2, "{responses}");
     assert_eq!(responses[0]["result"]["isError"], false);
 }

@@ -1,17 +1,29 @@
-//! Limits on the requests that wait for a source to start.
+//! Limits on requests that wait: for a source to start, or for the result of a task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::net::ShareKey;
 
-/// Maximum number of waiting requests, in total and for one caller.
+/// Maximum number of requests that wait for a source, in total and for one caller.
 const WAITERS_MAX: usize = 256;
 const WAITERS_OF_ONE: usize = 64;
 
 /// Number of waiting requests, by caller. They run nothing, so they hold no concurrency permits.
-#[derive(Debug, Default)]
-pub(super) struct Waiters(Mutex<Counts>);
+#[derive(Debug)]
+pub(super) struct Waiters {
+    counts: Mutex<Counts>,
+    /// Maximum number of waiting requests.
+    total: usize,
+    /// Maximum number of waiting requests of one caller.
+    per_caller: usize,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self::new(WAITERS_MAX, WAITERS_OF_ONE)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -27,15 +39,23 @@ pub(super) struct WaiterSlot {
 }
 
 impl Waiters {
+    pub(super) fn new(total: usize, per_caller: usize) -> Self {
+        Self {
+            counts: Mutex::default(),
+            total,
+            per_caller,
+        }
+    }
+
     /// Registers a request. Returns `None` if a maximum is reached.
     pub(super) fn enter(waiters: &Arc<Self>, key: ShareKey) -> Option<WaiterSlot> {
         let mut counts = waiters.counts();
-        if WAITERS_MAX <= counts.all {
+        if waiters.total <= counts.all {
             return None;
         }
         if !key.is_none() {
             let own = counts.each.entry(key).or_default();
-            if WAITERS_OF_ONE <= *own {
+            if waiters.per_caller <= *own {
                 return None;
             }
             *own += 1;
@@ -49,7 +69,7 @@ impl Waiters {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{app, harness, text};
 use crate::support::Checked as _;
-use crate::support::{Connection, Running, Serve, Session, request};
+use crate::support::{Connection, Running, Serve, Session, post, request};
 
 fn able() -> Value {
     json!({"elicitation": {}, "sampling": {}, "roots": {}})
@@ -188,11 +188,41 @@ fn clients_that_take_no_stream_are_not_asked() {
         "{result}"
     );
     let batched = server.session_of("2025-03-26", &able());
-    let result = batched.post(&format!(
-        "[{}]",
-        request("tools/call", &json!({"name": "tactful"}))
-    ));
+    let mut headers = batched.headers().to_vec();
+    headers.push(("accept", "application/json"));
+    let call = request("tools/call", &json!({"name": "tactful"}));
+    let result = server.post(&headers, &format!("[{call}]"));
     assert!(result.body.contains("without"), "{result:?}");
+}
+
+#[test]
+fn calls_of_a_batch_ask_on_its_stream_which_ends_with_all_responses() {
+    let server = serve();
+    let session = server.session_of("2025-03-26", &able());
+    let call = |id: u64| {
+        let params = json!({"name": "tactful"});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let batch = json!([call(1), ping, call(3)]).to_string();
+    let mut connection = server.connect();
+    let head = connection
+        .send(post(&session.headers(), &batch))
+        .receive_head();
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    for _ in 0..2 {
+        let question = connection.event().expect("a question");
+        assert_eq!(question["method"], "sampling/createMessage");
+        let message =
+            json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "hm"}});
+        session.post(&answer(&question, message)).accepted();
+    }
+    let responses = connection.event().expect("responses");
+    let responses = responses.as_array().expect("an array");
+    let ids: Vec<_> = responses.iter().map(|response| &response["id"]).collect();
+    assert_eq!(ids, [&json!(1), &json!(2), &json!(3)]);
+    assert_eq!(text(&responses[0]["result"]), "hm");
+    assert_eq!(connection.event(), None);
 }
 
 #[test]
@@ -205,8 +235,58 @@ fn a_session_that_ends_ends_its_questions() {
         session.id
     );
     assert_eq!(server.connect().send(end).receive_head().status, 204);
-    let result = connection.event().expect("an answer")["result"].take();
-    assert_eq!(result["isError"], true);
+    assert_eq!(
+        connection.event(),
+        None,
+        "the call has ended with its session"
+    );
+}
+
+#[test]
+fn the_question_of_a_cancelled_call_is_taken_back() {
+    let server = serve();
+    let session = server.session_of("2025-11-25", &able());
+    let (mut connection, question) = asked(&server, &session, "named");
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    session.post(&cancel.to_string()).accepted();
+    let cancelled = connection.event().expect("a notification");
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], question["id"]);
+    assert_eq!(connection.event(), None);
+}
+
+#[test]
+fn a_call_that_waits_for_its_client_leaves_its_permits_to_others() {
+    let server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.limits.calls = Some(1))
+        .start();
+    let sessions = [(); 3].map(|()| server.session_of("2025-11-25", &able()));
+    let waiting = sessions.each_ref().map(|session| {
+        let (connection, question) = asked(&server, session, "named");
+        (session, connection, question)
+    });
+    for (session, mut connection, question) in waiting {
+        session.post(&answer(&question, name("Ada"))).accepted();
+        let result = connection.event().expect("an answer")["result"].take();
+        assert_eq!(text(&result), "Hello, Ada!");
+    }
+}
+
+#[test]
+fn one_caller_leaves_questions_to_others() {
+    let server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.server.client_requests.total = 4)
+        .start();
+    let session = server.session_of("2025-11-25", &able());
+    let _three = [(); 3].map(|()| asked(&server, &session, "named"));
+    let refused = session.call("named", &json!({})).result();
+    assert!(
+        text(&refused).contains("server.client_requests.total"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longshore::state::{Memory, StateError, StateFuture};
-use longshore::{CallContext, tool};
-use serde_json::json;
+use longshore::{App, CallContext, ToolError, tool};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{announcing, becomes, begin_call, id_of, notification, open, resume};
@@ -31,6 +31,14 @@ async fn releases(context: &CallContext) -> String {
     context.release_connection().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     "released".to_owned()
+}
+
+/// Asks for the client's roots twice.
+#[tool]
+async fn asks_twice(context: &CallContext) -> Result<String, ToolError> {
+    context.send_request("roots/list", json!({})).await?;
+    context.send_request("roots/list", json!({})).await?;
+    Ok("asked".to_owned())
 }
 
 /// Says more than is kept.
@@ -394,4 +402,34 @@ fn an_answer_is_kept_once_the_state_is_back_since_its_connection_may_be_broken()
     is_away.store(false, Ordering::SeqCst);
     let mut back = resume(&it.server, &session, id_of(&progress));
     assert_eq!(back.event(), Some(answer));
+}
+
+#[test]
+fn a_question_that_nobody_reads_is_kept_once_the_state_is_back() {
+    let away = Away::default();
+    let (is_away, failed) = (Arc::clone(&away.is_away), Arc::clone(&away.failed));
+    let app = App::new().tool(asks_twice).store(Arc::new(Fronted(away)));
+    let server = Serve::new().app(|_| app).start();
+    let session = server.session_of("2025-11-25", &json!({"roots": {}}));
+    let answer = |question: &Value| {
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}});
+        session.post(&answer.to_string()).accepted();
+    };
+    let mut connection = server.connect();
+    let call = session.text("tools/call", &json!({"name": "asks_twice"}));
+    connection.send(call).receive_head();
+    connection.any_event().expect("its beginning");
+    let first = connection.any_event().expect("a question");
+    let mut back = resume(&server, &session, id_of(&first));
+    back.any_event().expect("its beginning");
+    assert_eq!(connection.any_event(), None, "it has no reader now");
+    is_away.store(true, Ordering::SeqCst);
+    answer(first.message.as_ref().expect("a question"));
+    becomes(|| failed.load(Ordering::SeqCst));
+    is_away.store(false, Ordering::SeqCst);
+    let second = back.event().expect("another question");
+    assert_eq!(second["method"], "roots/list");
+    answer(&second);
+    let result = back.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], false);
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{accept, replicas, serve, text, until};
-use crate::support::{Running, Session};
+use super::{accept, app, replicas, serve, text, until};
+use crate::support::{Connection, Running, Serve, Session};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -258,4 +258,63 @@ fn eli_01_tkl_07_clients_that_cannot_answer_leave_a_request_of_a_task_to_others(
         assert_eq!(text(&result), "a.txt stays");
     }
     assert_eq!(text(&without.receive().result()), "a.txt stays");
+}
+
+/// Waits for the result of a task that asks for input, and reads on until it is asked.
+fn asked(server: &Running, session: &Session<'_>, task: &str) -> (Connection, Value) {
+    let request = crate::support::request("tasks/result", &json!({"taskId": task}));
+    let mut connection = server.connect();
+    connection
+        .send(crate::support::post(&session.headers(), &request))
+        .receive_head();
+    let question = connection.event().expect("a question");
+    assert_eq!(question["method"], "elicitation/create");
+    (connection, question)
+}
+
+fn decline(session: &Session<'_>, question: &Value) {
+    let result = accept(json!({"confirm": false}));
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    session.post(&answer.to_string()).accepted();
+}
+
+#[test]
+fn tasks_that_wait_for_input_and_requests_for_results_need_no_permits() {
+    let server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.limits.calls = Some(1))
+        .start();
+    let session = session(&server);
+    let [task, _] = ["a.txt", "b.txt"].map(|name| {
+        let task = begin(&session, "confirm_delete", json!({"filename": name}));
+        wait(&session, &task, "input_required");
+        task
+    });
+    let running = begin(&session, "endless", json!({}));
+    let (mut connection, question) = asked(&server, &session, &task);
+    decline(&session, &question);
+    // The task goes on once there is a permit.
+    session
+        .request("tasks/cancel", &json!({"taskId": running}))
+        .result();
+    let result = connection.event().expect("an answer")["result"].take();
+    assert_eq!(text(&result), "a.txt stays");
+}
+
+#[test]
+fn a_question_of_a_task_that_another_client_has_answered_is_taken_back() {
+    let server = serve();
+    let [session, other] = [(); 2].map(|()| session(&server));
+    let task = begin(&session, "confirm_delete", json!({"filename": "a.txt"}));
+    wait(&session, &task, "input_required");
+    let (mut first, open) = asked(&server, &session, &task);
+    let (mut second, question) = asked(&server, &other, &task);
+    decline(&other, &question);
+    let cancelled = first.event().expect("a notification");
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], open["id"]);
+    for connection in [&mut first, &mut second] {
+        let result = connection.event().expect("a response")["result"].take();
+        assert_eq!(text(&result), "a.txt stays");
+    }
 }

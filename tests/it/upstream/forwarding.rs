@@ -171,6 +171,48 @@ fn a_call_continues_at_an_upstream_of_2026_07_28_where_it_was() {
 }
 
 #[test]
+fn questions_of_one_round_reach_the_client_together_and_under_their_names() {
+    let site = modern(|method, message| {
+        (method == "tools/call").then(|| {
+            let answer = |name: &str| {
+                message["params"]["inputResponses"][name]["content"]["name"].as_str()
+            };
+            let result = match answer("first").zip(answer("second")) {
+                Some((first, second)) => {
+                    let mut result = text(&format!("{first} {second}"));
+                    result["resultType"] = json!("complete");
+                    result
+                }
+                None => {
+                    let question = |message: &str| {
+                        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+                        let params = json!({"mode": "form", "message": message, "requestedSchema": schema});
+                        json!({"method": "elicitation/create", "params": params})
+                    };
+                    let requests = json!({"first": question("One?"), "second": question("Two?")});
+                    json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"})
+                }
+            };
+            Told::json(200, response(message, result))
+        })
+    });
+    let server = behind([("up", config(&site, json!({})))]).start();
+    let able = json!({"elicitation": {"form": {}}});
+    let call = || Stateless::call("up__act", json!({})).meta("clientCapabilities", able.clone());
+    let asked = call().send(&server).result();
+    let requests = asked["inputRequests"].as_object().expect("requests");
+    let names: Vec<_> = requests.keys().collect();
+    assert_eq!(names, ["first", "second"], "{asked}");
+    let accept = |name: &str| json!({"action": "accept", "content": {"name": name}});
+    let again = call().params(|params| {
+        params["inputResponses"] = json!({"first": accept("Ada"), "second": accept("Bob")});
+        params["requestState"] = asked["requestState"].clone();
+    });
+    let result = again.send(&server).result();
+    assert_eq!(result["content"][0]["text"], "Ada Bob", "{result}");
+}
+
+#[test]
 fn eli_11_that_a_visit_is_over_reaches_the_client_that_was_asked() {
     let site = upstream(|method, _, message| {
         if method != "tools/call" {

@@ -172,6 +172,6 @@ impl CallContext {
         method: &str,
         params: Value,
     ) -> Result<Value, ClientRequestError> {
-        replay::send(&self.replay, method, params).await
+        replay::send_named(&self.replay, None, method, params).await
     }
 }

@@ -49,9 +49,9 @@ impl RequestDraft {
             volatile,
         } = self;
         if let Some(name) = &name
-            && (name.is_empty() || NAME_MAX_BYTES < name.len())
+            && (name.is_empty() || REQUEST_NAME_MAX_BYTES < name.len())
         {
-            let problem = format!("its name must have 1 to {NAME_MAX_BYTES} bytes");
+            let problem = format!("its name must have 1 to {REQUEST_NAME_MAX_BYTES} bytes");
             return Err(ClientRequestError::InvalidRequest(problem));
         }
         let text = params.to_string();
@@ -74,7 +74,7 @@ impl RequestDraft {
 pub(super) const DIVERGENCE_GRACE: Duration = Duration::from_secs(5);
 
 /// Maximum length of a request's name, in bytes.
-const NAME_MAX_BYTES: usize = 128;
+pub const REQUEST_NAME_MAX_BYTES: usize = 128;
 
 /// A client request, sent when it is first polled. Dropping it withdraws the request.
 pub struct ClientRequest<'c> {
@@ -219,8 +219,9 @@ impl fmt::Debug for ClientRequest<'_> {
 }
 
 /// Sends a request of the protocol as it is, and returns the result as it is. Capabilities are not checked.
-pub async fn send(
+pub async fn send_named(
     session: &ReplaySession,
+    name: Option<String>,
     method: &str,
     params: Value,
 ) -> Result<Value, ClientRequestError> {
@@ -232,6 +233,9 @@ pub async fn send(
             ))
         });
     let mut request = ClientRequest::new(session, draft);
+    if let Some(name) = name {
+        request.set_name(name);
+    }
     let response = poll_fn(|cx| request.poll(cx)).await?;
     serde_json::from_str(&response.json)
         .map_err(|error| ClientRequestError::InvalidResponse(error.to_string()))

@@ -55,7 +55,21 @@ struct Inner {
 pub struct Permit {
     permit: Option<OwnedSemaphorePermit>,
     /// Keeps the permits of a key in the table while one is held.
-    _inner: Arc<Inner>,
+    inner: Arc<Inner>,
+}
+
+impl Permit {
+    /// Gives the permit to other calls, until [`take_again`](Self::take_again).
+    pub(super) fn release(&mut self) {
+        self.permit = None;
+    }
+
+    /// Waits in line for a permit in place of the released one. A call that has begun is not rejected.
+    pub(super) async fn take_again(&mut self) {
+        if self.inner.total != 0 && self.permit.is_none() {
+            self.permit = Arc::clone(&self.inner.free).acquire_owned().await.ok();
+        }
+    }
 }
 
 impl ConcurrencyLimit {
@@ -132,7 +146,7 @@ impl Inner {
     fn place(self: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) -> Permit {
         Permit {
             permit,
-            _inner: Arc::clone(self),
+            inner: Arc::clone(self),
         }
     }
 
@@ -355,6 +369,28 @@ mod tests {
         let place = places.wait().expect("there is a free place").await;
         assert!(place.is_ok());
         assert!(places.wait().is_ok(), "it moves again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_released_permit_is_taken_again_in_line() {
+        let limit = places(1, 1);
+        let mut first = limit.take();
+        first.release();
+        let second = limit.take();
+        assert!(!limit.is_free());
+        let mut again = Box::pin(first.take_again());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(again.as_mut().poll(&mut cx).is_pending());
+        drop(second);
+        again.await;
+        assert!(!limit.is_free());
+        // A permit that was not released, and one without a limit, are not waited for.
+        first.take_again().await;
+        drop(first);
+        assert!(limit.is_free());
+        let mut unlimited = places(0, 0).take();
+        unlimited.release();
+        unlimited.take_again().await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,8 +14,8 @@ use crate::environment::{self, Conflicts};
 /// Rates are token buckets: `per_second` is the sustained rate, `burst` the maximum at one time; 0 per second means
 /// no limit. A request over a rate gets 429, a call without a permit 503. Both have `Retry-After`, and
 /// `data.retryAfterMs` and `data.setting` in the JSON-RPC error. Calls that finish without waiting do not count
-/// toward the concurrency limit. If every call that got a permit in the last 100 ms had waited 20 ms or longer, a new
-/// call is rejected while another one waits.
+/// toward the concurrency limit, nor do calls while they wait for a response of their client. If every call that got
+/// a permit in the last 100 ms had waited 20 ms or longer, a new call is rejected while another one waits.
 ///
 /// A private or loopback address may be a proxy that stands for all clients. Defaults for public addresses apply to
 /// private ones only if the setting is written down.

@@ -11,6 +11,7 @@ mod rate_sync;
 mod limit_metrics;
 mod memory;
 mod concurrency;
+mod permits;
 mod rejected;
 mod responses;
 
@@ -29,12 +30,14 @@ use active::ActiveLimits;
 pub use active::ToolLimits;
 use bucket::Bucket;
 pub use bucket::{is_public, subnet};
-use concurrency::{ConcurrencyLimit, Permit};
+use concurrency::ConcurrencyLimit;
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
 pub use limit_metrics::Limit;
 pub use limit_metrics::{LimitCounters, SectionHits};
 use memory::BodyMemory;
 pub use memory::Pressure;
+use permits::ActiveCall;
+pub use permits::{CallPermits, PermitRequest};
 pub use rate_sync::RateSync;
 pub use rejected::LimitExceeded;
 use responses::ResponseMemory;
@@ -380,83 +383,21 @@ impl Limits {
         }
     }
 
+    /// No places: for a call that runs nothing itself.
+    pub fn no_turn(&self) -> PermitRequest {
+        PermitRequest {
+            places: [const { None }; 3],
+            hits: Arc::clone(&self.hits),
+            memory: Arc::clone(&self.memory),
+            busy: ActiveCall::new(&self.busy),
+        }
+    }
+
     fn counted(&self, asked: Result<(), LimitExceeded>) -> Result<(), LimitExceeded> {
         if let Err(refused) = &asked {
             self.hits.count(refused.limit);
         }
         asked
-    }
-}
-
-/// Permits that a call holds or waits for.
-#[derive(Debug)]
-pub struct PermitRequest {
-    places: [Option<ConcurrencyLimit>; 3],
-    hits: Arc<LimitCounters>,
-    /// A [`Pressure`].
-    memory: Arc<AtomicU8>,
-    busy: ActiveCall,
-}
-
-/// The places of one call, until this is dropped.
-#[derive(Debug)]
-pub struct CallPermits {
-    _places: [Option<Permit>; 3],
-    _busy: ActiveCall,
-}
-
-/// Counts a call for as long as it has places or waits for them.
-#[derive(Debug)]
-struct ActiveCall(Arc<AtomicUsize>);
-
-impl ActiveCall {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for ActiveCall {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-impl PermitRequest {
-    /// Waits for all of them.
-    ///
-    /// # Errors
-    ///
-    /// Too many wait already, it takes too long, or memory has become short meanwhile.
-    pub async fn wait(self) -> Result<CallPermits, LimitExceeded> {
-        let mut held = [const { None }; 3];
-        for (held, places) in held.iter_mut().zip(self.places) {
-            let Some(places) = places else {
-                continue;
-            };
-            let place = match places.wait() {
-                Ok(waiting) => waiting.await,
-                Err(refused) => Err(refused),
-            };
-            *held = Some(place.inspect_err(|refused| self.hits.count(refused.limit))?);
-        }
-        if Pressure::of(self.memory.load(Relaxed)) == Pressure::Critical {
-            self.hits.count(Limit::Memory);
-            return Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY));
-        }
-        Ok(CallPermits {
-            _places: held,
-            _busy: self.busy,
-        })
-    }
-
-    /// Takes the free permits, for a call that runs already.
-    pub fn take(self) -> CallPermits {
-        let places = self.places;
-        CallPermits {
-            _places: places.map(|places| places.map(|places| places.take())),
-            _busy: self.busy,
-        }
     }
 }
 

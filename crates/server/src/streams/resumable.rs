@@ -135,7 +135,7 @@ struct PendingWrite {
     done: BoxFuture<'static, Result<u64, StateError>>,
 }
 
-/// Retries of the last entry of a log, while the state is unavailable.
+/// Retries of an entry of a log, while the state is unavailable.
 struct RetryWindow {
     until: Instant,
     /// True during shutdown.
@@ -193,6 +193,9 @@ impl LoggedCall {
                 let Some(PendingWrite { data, kind, .. }) = self.writing.take() else {
                     continue;
                 };
+                if written.is_ok() {
+                    self.attempts = None;
+                }
                 let number = written.ok();
                 self.is_logged &= kind != BEGINNING || number.is_some();
                 let id = number.filter(|_| self.is_logged).map(|number| EventId {
@@ -245,13 +248,17 @@ impl LoggedCall {
         (!matches!(data, EventData::Empty)).then(|| StreamEvent::of(data))
     }
 
-    /// Retries the last entry of a call. Returns false if no retry is possible.
+    /// Retries the last entry of a call, or any message without a reader. Returns false if no retry is possible.
     fn retry_write(&mut self, error: &StateError) -> bool {
         let Some(writing) = &mut self.writing else {
             return false;
         };
         let may_be = !matches!(error, StateError::TooLarge { .. } | StateError::WrongType);
-        if !(may_be && matches!(writing.kind, ANSWER | END)) {
+        let must_arrive = match writing.kind {
+            MESSAGE => self.is_detached,
+            kind => kind != BEGINNING,
+        };
+        if !(may_be && must_arrive) {
             return false;
         }
         if self.attempts.is_none() {
@@ -282,7 +289,7 @@ impl LoggedCall {
             .is_none_or(|tries| tries.until <= Instant::now())
         {
             if self.is_detached {
-                tracing::warn!(%error, "the result of a call whose stream broke could not be stored, and is lost");
+                tracing::warn!(%error, "a message or the result of a call whose stream broke could not be stored, and is lost");
             }
             return false;
         }

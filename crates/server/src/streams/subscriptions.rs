@@ -42,6 +42,15 @@ impl StaleSubscriptions {
     fn with<T>(&self, act: impl FnOnce(&mut HashSet<Arc<str>>) -> T) -> T {
         act(&mut self.sessions.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Removes a session before its subscriptions are read, so that a later change is read too.
+    fn take(&self) -> Option<Arc<str>> {
+        self.with(|sessions| {
+            let session = sessions.iter().next().cloned()?;
+            sessions.remove(&session);
+            Some(session)
+        })
+    }
 }
 
 impl Streams {
@@ -70,12 +79,17 @@ impl Streams {
 
     /// Loads subscriptions that may have changed.
     pub(super) async fn load_stale_subscriptions(&self) -> Result<(), StateError> {
-        while let Some(session) = self.stale.with(|sessions| sessions.iter().next().cloned()) {
-            if self.is_here(&session) {
-                let uris = self.subscriptions_of(&session).await?;
-                self.set_subscriptions(&session, &uris);
+        while let Some(session) = self.stale.take() {
+            if !self.is_here(&session) {
+                continue;
             }
-            self.stale.with(|sessions| sessions.remove(&session));
+            match self.subscriptions_of(&session).await {
+                Ok(uris) => self.set_subscriptions(&session, &uris),
+                Err(error) => {
+                    self.stale.with(|sessions| sessions.insert(session));
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }
@@ -125,6 +139,10 @@ impl Streams {
             };
             if written {
                 self.set_subscriptions(session, &Arc::new(uris));
+                // Concurrent changes may be applied in another order than they were written.
+                if self.is_here(session) {
+                    self.load_subscriptions_later(session);
+                }
                 let session = Arc::clone(session);
                 self.broadcast(BusMessage::Subscribed { session });
                 return Ok(());

@@ -1,12 +1,11 @@
 //! Handlers of `tasks/get`, `tasks/update`, `tasks/cancel` and `tasks/result`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use futures_util::future::{BoxFuture, Either, select};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -16,6 +15,7 @@ use super::store::Tasks;
 use super::{RELATED_TASK, list, runner};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, ClientRequestError};
+use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, Method};
 use crate::server::errors::{internal_error, invalid_params};
@@ -28,6 +28,7 @@ use crate::server::running_call::CallOutcome;
 use crate::server::share::owner_of;
 use crate::server::stateless;
 use crate::server::target::missing_name;
+use crate::server::waiters::Waiters;
 use crate::state::StateError;
 
 /// Handles a method about one task.
@@ -90,6 +91,9 @@ pub(crate) fn handle(
             MaybeReady::Pending(Box::pin(asked.update(answers)))
         }
         _ => {
+            let Some(waiting) = Waiters::enter(&server.tasks.waiters, share) else {
+                return Err(too_many_waiters(server, request.id));
+            };
             // The request may take as long as the task, and forwards the client requests of the task.
             let options = server.calls.options(
                 caller,
@@ -113,11 +117,29 @@ pub(crate) fn handle(
                 context: &context,
                 options,
                 limits: None,
-                start: |context| -> BoxedCall<Reply> { Box::pin(asked.result(context)) },
+                start: |context| -> BoxedCall<Reply> {
+                    Box::pin(async move {
+                        let _waiting = waiting;
+                        asked.result(context).await
+                    })
+                },
             };
-            server.calls.execute(cx, call, conclude)
+            server.calls.execute_waiting(cx, call, conclude)
         }
     })
+}
+
+/// Rejects a request for a result because too many others wait for one.
+#[cold]
+fn too_many_waiters(server: &Server, id: &str) -> Reply {
+    let limit = Limit::PrincipalTasks;
+    server.limits.hits.count(limit);
+    let setting = limit.setting();
+    let message = format!(
+        "too many requests wait for results of tasks: at most twice the number of tasks ({setting}, server.tasks.total); wait for one to end, or use tasks/get"
+    );
+    let error = ErrorObject::new(ErrorCode::Http(429), message);
+    Reply::error(id, &error.with_data(json!({ "setting": setting })))
 }
 
 /// A request about a task.
@@ -234,8 +256,8 @@ impl TaskRequest {
             Ok(changes) => changes,
             Err(error) => return self.broken(&error),
         };
-        let mut asked = HashMap::new();
-        let mut answers = FuturesUnordered::new();
+        let mut asked = HashSet::new();
+        let mut open = OpenQuestions::default();
         loop {
             let record = match self.find().await {
                 Ok(record) => record,
@@ -244,14 +266,18 @@ impl TaskRequest {
             if record.is_finished() {
                 return self.outcome(&record).await;
             }
+            // What the tool or another client has settled is cancelled at this one.
+            open.0
+                .retain(|(name, _)| record.requests.contains_key(name));
             for (name, request) in &record.requests {
                 // ELI-01
                 if !takes(&context, request) {
                     continue;
                 }
-                if asked.insert(name.clone(), ()).is_none() {
+                if asked.insert(name.clone()) {
                     let related = json!({"taskId": self.task});
-                    answers.push(ask(&context, name.clone(), request, related));
+                    let answer = ask(&context, request, related);
+                    open.0.push((name.clone(), Box::pin(answer)));
                 }
             }
             // A change without an announcement is seen by the next poll.
@@ -259,10 +285,7 @@ impl TaskRequest {
                 let _ = tokio::time::timeout(POLL_INTERVAL, changes.next()).await;
             };
             let change = std::pin::pin!(change);
-            let next = std::future::poll_fn(|cx| match answers.poll_next_unpin(cx) {
-                Poll::Ready(Some(answered)) => Poll::Ready(answered),
-                Poll::Ready(None) | Poll::Pending => Poll::Pending,
-            });
+            let next = std::future::poll_fn(|cx| open.poll_answer(cx));
             if let Either::Right(((name, answer), _)) = select(change, next).await {
                 let (mut given, mut refused) = (Map::new(), Map::new());
                 match answer {
@@ -349,20 +372,37 @@ fn takes(context: &CallContext, request: &Value) -> bool {
     }
 }
 
+/// Client requests of a task that were sent, by their names. Dropping one cancels it at the client.
+#[derive(Default)]
+struct OpenQuestions(Vec<(String, BoxFuture<'static, Answer>)>);
+
+type Answer = Result<Value, ClientRequestError>;
+
+impl OpenQuestions {
+    /// Polls for the next response.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<(String, Answer)> {
+        let mut all = self.0.iter_mut().enumerate();
+        let answered = all.find_map(|(position, (_, answer))| match answer.as_mut().poll(cx) {
+            Poll::Ready(answer) => Some((position, answer)),
+            Poll::Pending => None,
+        });
+        match answered {
+            Some((position, answer)) => Poll::Ready((self.0.swap_remove(position).0, answer)),
+            None => Poll::Pending,
+        }
+    }
+}
+
 /// Sends a client request of a task.
 fn ask(
     context: &Arc<CallContext>,
-    name: String,
     request: &Value,
     related: Value,
-) -> impl Future<Output = (String, Result<Value, ClientRequestError>)> + Send + use<> {
+) -> impl Future<Output = Answer> + Send + use<> {
     let context = Arc::clone(context);
     let method = request["method"].as_str().unwrap_or_default().to_owned();
     let params = related_params(&request["params"], related);
-    async move {
-        let answer = context.send_request(&method, params).await;
-        (name, answer)
-    }
+    async move { context.send_request(&method, params).await }
 }
 
 /// Adds the task to the `_meta` of a result, whose other members stay as they are.

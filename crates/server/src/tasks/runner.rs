@@ -18,6 +18,7 @@ use super::record::{Record, TaskResult, TaskStatus};
 use super::store::Tasks;
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::limit::CallPermits;
+use crate::server::held_permits::HeldPermits;
 use crate::server::inflight::InflightEntry;
 use crate::server::running_call::{self, CallOutcome, CatchUnwind};
 use crate::state::StateError;
@@ -34,8 +35,6 @@ pub(super) struct Runner {
     pub(super) place: TaskSlot,
     /// Registration of the call; shutdown waits for it.
     pub(super) inflight: InflightEntry,
-    /// Concurrency permits of the call.
-    pub(super) held: CallPermits,
 }
 
 /// Event while a task runs.
@@ -75,13 +74,14 @@ const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(15);
 const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
 
 impl Runner {
-    /// Drives the call until it completes and stores its result.
+    /// Drives the call until it completes and stores its result. `held` are the concurrency permits of the call.
     pub(super) async fn run<T: Send + 'static>(
         self,
         call: Abortable<CatchUnwind<T>>,
+        held: CallPermits,
         conclude: impl FnOnce(CallOutcome<T>) -> TaskResult + Send + 'static,
     ) {
-        let stopped = self.drive(call).await;
+        let stopped = self.drive(call, HeldPermits::Held(held)).await;
         self.context.replay.close();
         let ended = match stopped {
             StopReason::Ended(outcome) => conclude(outcome),
@@ -98,23 +98,25 @@ impl Runner {
             share,
             place,
             inflight,
-            held,
             ..
         } = self;
-        drop(held);
         settle(&tasks, &record, ended, share.as_deref()).await;
         // The registration ends after the result is stored, so that shutdown waits for it.
         drop((place, inflight));
     }
 
-    async fn drive<T>(&self, mut call: Abortable<CatchUnwind<T>>) -> StopReason<T> {
+    async fn drive<T>(
+        &self,
+        mut call: Abortable<CatchUnwind<T>>,
+        mut held: HeldPermits,
+    ) -> StopReason<T> {
         let mut inbox = self.tasks.inbox(&self.record.id);
         let mut deadline = std::pin::pin!(tokio::time::sleep(self.timeout));
         let _ = self.context.deadline.set(deadline.deadline());
         let mut open = OpenRequests::default();
         loop {
             let event = poll_fn(|cx| {
-                if let Poll::Ready(event) = self.poll(&mut call, &mut open, cx) {
+                if let Poll::Ready(event) = self.poll(&mut call, &mut open, &mut held, cx) {
                     return Poll::Ready(event);
                 }
                 if let Poll::Ready(Some(messages)) = inbox.poll_next_unpin(cx) {
@@ -151,9 +153,14 @@ impl Runner {
         &self,
         call: &mut Abortable<CatchUnwind<T>>,
         open: &mut OpenRequests,
+        held: &mut HeldPermits,
         cx: &mut Context<'_>,
     ) -> Poll<RunnerEvent<T>> {
-        if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
+        let replay = &self.context.replay;
+        let admitted = held.poll_admitted(cx, || replay.is_waiting());
+        // A call that is stopped is polled to its end.
+        let is_polled = admitted.is_ready() || call.is_aborted();
+        if is_polled && let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
             return Poll::Ready(RunnerEvent::Ended(match outcome {
                 Ok(outcome) => running_call::finish_replay(outcome, &self.context),
                 Err(Aborted) => {
@@ -162,8 +169,10 @@ impl Runner {
                 }
             }));
         }
-        let replay = &self.context.replay;
         replay.set_driver(cx.waker());
+        if replay.is_waiting() {
+            held.release();
+        }
         // A task is not suspended, but its stored journal may not be there.
         if let Some(failed) = replay.suspension() {
             let failed = running_call::suspended(failed, &self.context);

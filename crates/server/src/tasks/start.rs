@@ -268,13 +268,12 @@ async fn start_task(
         timeout: options.ttl,
         share,
         place,
-        held,
     };
     if let Some(audited) = &mut audited {
         audited.begins();
     }
     // Spawned, so that a disconnect does not cancel the task (TSK-13). Shutdown waits for it.
-    net::spawn(runner.run(call, |outcome| {
+    net::spawn(runner.run(call, held, |outcome| {
         let handled = conclude("0", outcome);
         if let (Some(audited), MaybeReady::Ready(reply)) = (audited, &handled) {
             audited.ends(reply);

@@ -15,6 +15,7 @@ use crate::seal::short_digest;
 use crate::server::liveness::Liveness;
 use crate::server::share::StateKind;
 use crate::server::streams::Streams;
+use crate::server::waiters::Waiters;
 use crate::state::{Retention, SharedState, StateError, Subscription};
 
 /// Tasks of one server.
@@ -24,6 +25,8 @@ pub(crate) struct Tasks {
     pub(super) config: TaskConfig,
     endpoint: Box<str>,
     pub(super) running: Mutex<LocalTasks>,
+    /// Requests that wait for the result of a task.
+    pub(super) waiters: Arc<Waiters>,
     /// Liveness of the replicas that run tasks.
     pub(super) liveness: Arc<Liveness>,
     pub(super) runners: Mutex<OrphanSweep>,
@@ -48,6 +51,9 @@ pub(super) const LISTED_MAX: usize = 10_000;
 /// Maximum number of lookups for one page, including expired tasks. A page that reaches it has a cursor and may be
 /// empty.
 const LOOKUPS_MAX: usize = 500;
+/// Number of requests that may wait for results, for each task that may run: clients ask again, and tasks run on other
+/// replicas too.
+const WAITERS_PER_TASK: usize = 2;
 /// Maximum number of attempts when others write at the same time.
 const ATTEMPTS_MAX: usize = 50;
 
@@ -59,7 +65,10 @@ impl Tasks {
         streams: Arc<Streams>,
         liveness: Arc<Liveness>,
     ) -> Arc<Self> {
+        let per_caller = config.per_principal.saturating_mul(WAITERS_PER_TASK);
+        let total = config.total.saturating_mul(WAITERS_PER_TASK);
         Arc::new(Self {
+            waiters: Arc::new(Waiters::new(total, per_caller)),
             replica: liveness.replica(),
             liveness,
             is_shared,

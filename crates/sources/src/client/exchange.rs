@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -91,11 +92,6 @@ impl Client {
             input_requests: Map<String, Value>,
             request_state: Option<Box<RawValue>>,
         }
-        #[derive(Deserialize)]
-        struct Question {
-            method: String,
-            params: Option<Box<RawValue>>,
-        }
         for _ in 0..ROUNDS_MAX {
             let round: ClientRound = match serde_json::from_str(result.get()) {
                 Ok(round) => round,
@@ -119,17 +115,7 @@ impl Client {
                     .round(Box::pin(std::future::ready(Ok::<_, ClientError>(result))))
                     .await?;
             }
-            let mut answers = Map::new();
-            for (key, question) in round.input_requests {
-                let question: Question = path_deserializer::read(&question).map_err(|misfit| {
-                    ClientError::Protocol(format!("a question of its: {}", misfit.cause))
-                })?;
-                let asked = match &listener {
-                    Some(listener) => listener.question(question.method, question.params).await,
-                    None => Err(RpcError::new(-32601, "no client can be asked")),
-                };
-                answers.insert(key, asked.map_err(ClientError::Unanswered)?);
-            }
+            let answers = answers_to(round.input_requests, listener.as_deref()).await?;
             let mut again = params.clone();
             if !answers.is_empty() {
                 again = again.with("inputResponses", Value::Object(answers));
@@ -137,7 +123,7 @@ impl Client {
             if let Some(state) = round.request_state {
                 again = again.raw("requestState", state);
             }
-            let asked = Box::pin(self.exchange(method, &again, listener.clone(), limit));
+            let asked = Box::pin(self.exchange_again(method, &again, listener.clone(), limit));
             result = match &listener {
                 Some(listener) => listener.round(asked).await?,
                 None => asked.await?,
@@ -146,6 +132,23 @@ impl Client {
         Err(ClientError::Protocol(format!(
             "it asked more than {ROUNDS_MAX} times about one request"
         )))
+    }
+
+    /// Makes a round after the first. A server that was not reached gets it once more here, because the user would be asked
+    /// again if the request began anew.
+    async fn exchange_again(
+        &self,
+        method: &'static str,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        match self.exchange(method, params, listener.clone(), limit).await {
+            Err(ClientError::Http(error)) if !error.may_have_happened() => {
+                self.exchange(method, params, listener, limit).await
+            }
+            answered => answered,
+        }
     }
 
     pub(super) async fn exchange(
@@ -280,4 +283,33 @@ impl Client {
         self.introduced(params)
             .meta(CLIENT_CAPABILITIES, capabilities)
     }
+}
+
+/// Passes on the client requests of one round together, and returns the responses.
+async fn answers_to(
+    requests: Map<String, Value>,
+    listener: Option<&dyn Listener>,
+) -> Result<Map<String, Value>, ClientError> {
+    #[derive(Deserialize)]
+    struct Question {
+        method: String,
+        params: Option<Box<RawValue>>,
+    }
+    let mut asked = Vec::with_capacity(requests.len());
+    for (key, question) in requests {
+        let question: Question = path_deserializer::read(&question).map_err(|misfit| {
+            ClientError::Protocol(format!("a question of its: {}", misfit.cause))
+        })?;
+        let Some(listener) = listener else {
+            let error = RpcError::new(-32601, "no client can be asked");
+            return Err(ClientError::Unanswered(error));
+        };
+        let answer = listener.named_question(key.clone(), question.method, question.params);
+        asked.push(async move { answer.await.map(|answer| (key, answer)) });
+    }
+    let answers = try_join_all(asked).await;
+    Ok(answers
+        .map_err(ClientError::Unanswered)?
+        .into_iter()
+        .collect())
 }

@@ -86,6 +86,22 @@ pub trait Listener: Send + Sync {
             ))
         })
     }
+
+    /// Handles a client request like [`question`](Self::question), to which a server of 2026-07-28 has given a name. By
+    /// default, the name is not used.
+    ///
+    /// # Errors
+    ///
+    /// The error that ends the request to the server.
+    fn named_question(
+        &self,
+        name: String,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let _ = name;
+        self.question(method, params)
+    }
 }
 
 /// Receiver of the messages that a server sends outside of requests.

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::maintenance::Maintenance;
 use super::visits::Visits;
 use crate::catalog::{
-    CallContext, ClientRequestError, Elicited, Form, LogLevel, PassthroughSample, StepError,
-    UI_EXTENSION, UI_MIME_TYPE,
+    CallContext, ClientRequestError, Elicited, Form, LogLevel, PassthroughSample,
+    REQUEST_NAME_MAX_BYTES, StepError, UI_EXTENSION, UI_MIME_TYPE, send_named,
 };
 use crate::client::{Caller, ClientError, Listener, RpcError};
 use crate::protocol::ClientAbility;
@@ -126,20 +126,44 @@ impl Listener for Relay {
         method: String,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        self.pass_on(None, method, params)
+    }
+
+    fn named_question(
+        &self,
+        name: String,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let is_usable = (1..=REQUEST_NAME_MAX_BYTES).contains(&name.len());
+        self.pass_on(is_usable.then_some(name), method, params)
+    }
+}
+
+impl Relay {
+    /// Passes a client request on to the caller, under the name that the upstream has given it.
+    fn pass_on(
+        &self,
+        name: Option<String>,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
         let (context, upkeep) = (Arc::clone(&self.context), Arc::clone(&self.upkeep));
         Box::pin(async move {
             let params = params.as_deref().map_or("{}", RawValue::get);
             match method.as_str() {
-                "elicitation/create" => elicit(&context, &upkeep.visits, params).await,
+                "elicitation/create" => elicit(&context, &upkeep.visits, name, params).await,
                 "sampling/createMessage" => {
                     let params = serde_json::from_str(params).map_err(invalid)?;
-                    PassthroughSample::new(&context.replay, params)
-                        .await
-                        .map_err(rpc_error)
+                    let mut request = PassthroughSample::new(&context.replay, params);
+                    if let Some(name) = name {
+                        request = request.named(name);
+                    }
+                    request.await.map_err(rpc_error)
                 }
                 "roots/list" => {
                     context.require(ClientAbility::Roots).map_err(rpc_error)?;
-                    let asked = context.send_request("roots/list", json!({}));
+                    let asked = send_named(&context.replay, name, "roots/list", json!({}));
                     let result = asked.await.map_err(rpc_error)?;
                     // Passed on as it is, because roots can have members that are not known here, such as `_meta`.
                     match result["roots"].is_array() {
@@ -183,7 +207,12 @@ fn asks_for_input(result: &RawValue) -> bool {
     kind.is_ok_and(|kind| kind.kind == "input_required")
 }
 
-async fn elicit(context: &CallContext, visits: &Visits, params: &str) -> Result<Value, RpcError> {
+async fn elicit(
+    context: &CallContext,
+    visits: &Visits,
+    name: Option<String>,
+    params: &str,
+) -> Result<Value, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Elicitation {
@@ -198,7 +227,10 @@ async fn elicit(context: &CallContext, visits: &Visits, params: &str) -> Result<
     let asked: Elicitation = serde_json::from_str(params).map_err(invalid)?;
     let answer = match (asked.mode.as_str(), asked.url) {
         ("url", Some(url)) => {
-            let request = context.elicit_url(asked.message, url);
+            let mut request = context.elicit_url(asked.message, url);
+            if let Some(name) = name {
+                request = request.named(name);
+            }
             let id = asked.elicitation_id.as_str();
             if let (Some(id), Some(elicitation)) = (id, request.elicitation()) {
                 visits.begin(id, elicitation);
@@ -208,11 +240,11 @@ async fn elicit(context: &CallContext, visits: &Visits, params: &str) -> Result<
         _ => {
             let schema = asked.requested_schema.unwrap_or_default();
             let form = Form::from_foreign_schema(schema).map_err(invalid)?;
-            context
-                .elicit_form(asked.message, form)
-                .await
-                .map_err(rpc_error)?
-                .map(Some)
+            let mut request = context.elicit_form(asked.message, form);
+            if let Some(name) = name {
+                request = request.named(name);
+            }
+            request.await.map_err(rpc_error)?.map(Some)
         }
     };
     let mut result = json!({"action": answer.action()});

@@ -93,7 +93,7 @@ impl Events for Maintenance {
     }
 
     fn elicitation_completed(&self, id: &str) {
-        if let Some(visit) = self.visits.end(id) {
+        for visit in self.visits.end(id) {
             self.subscriptions.elicitation_completed(&visit);
         }
     }

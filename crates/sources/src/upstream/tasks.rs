@@ -2,9 +2,12 @@
 //! task itself.
 
 use std::collections::HashSet;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -166,9 +169,15 @@ async fn in_extension(
     let get = plain.clone().with("taskId", id);
     let mut deadline = Instant::now() + upstream.timeout();
     let mut pause = pause_of(kind["pollIntervalMs"].as_u64());
-    let mut answered: HashSet<String> = HashSet::new();
+    let mut questions = OpenQuestions::default();
     loop {
-        sleep(pause).await;
+        if let Some(answers) = questions.wait(pause).await? {
+            // The time that the user took is not the upstream's.
+            deadline += questions.take_time();
+            let update = get.clone().with("inputResponses", Value::Object(answers));
+            persist(upstream, line, "tasks/update", &update, None, deadline).await?;
+            continue;
+        }
         let said = persist(upstream, line, "tasks/get", &get, None, deadline).await?;
         let task: Task = serde_json::from_str(said.get()).map_err(|error| {
             ClientError::Protocol(format!("invalid response to tasks/get: {error}"))
@@ -197,25 +206,76 @@ async fn in_extension(
             }
             _ => {}
         }
-        let mut answers = Map::new();
-        let asked = Instant::now();
-        for (key, question) in task.input_requests {
-            if answered.contains(&key) {
+        questions.update(task.input_requests, relay)?;
+        deadline += questions.take_time();
+    }
+}
+
+/// Client requests of a task that wait for the caller's client, by their names. Dropping one cancels it at the client.
+#[derive(Default)]
+struct OpenQuestions {
+    open: Vec<(String, BoxFuture<'static, Result<Value, RpcError>>)>,
+    /// Responses that wait until no request is open, since they are sent together.
+    answers: Map<String, Value>,
+    /// Names of all requests. The extension reuses none.
+    known: HashSet<String>,
+    /// Time from which the wait for responses has not been counted.
+    since: Option<Instant>,
+}
+
+impl OpenQuestions {
+    /// Passes on the new ones of a task's requests, and drops those that the task does not wait for any more.
+    fn update(&mut self, requests: Map<String, Value>, relay: &Relay) -> Result<(), ClientError> {
+        self.open.retain(|(name, _)| requests.contains_key(name));
+        self.answers.retain(|name, _| requests.contains_key(name));
+        for (name, request) in requests {
+            if !self.known.insert(name.clone()) {
                 continue;
             }
-            let question: Question = serde_json::from_value(question).map_err(|error| {
+            let request: Question = serde_json::from_value(request).map_err(|error| {
                 ClientError::Protocol(format!("an invalid client request of it: {error}"))
             })?;
-            let answer = relay.question(question.method, question.params).await;
-            answers.insert(key.clone(), answer.map_err(ClientError::Unanswered)?);
-            answered.insert(key);
+            let answer = relay.named_question(name.clone(), request.method, request.params);
+            self.open.push((name, answer));
         }
-        if !answers.is_empty() {
-            // The time that the user took is not the upstream's.
-            deadline += asked.elapsed();
-            let update = get.clone().with("inputResponses", Value::Object(answers));
-            persist(upstream, line, "tasks/update", &update, None, deadline).await?;
+        if !self.open.is_empty() {
+            self.since.get_or_insert_with(Instant::now);
         }
+        Ok(())
+    }
+
+    /// Waits for a time, or until there are responses to all open requests. Returns the responses then.
+    async fn wait(&mut self, pause: Duration) -> Result<Option<Map<String, Value>>, ClientError> {
+        let mut end = std::pin::pin!(sleep(pause));
+        poll_fn(|cx| {
+            let mut failed = None;
+            let answers = &mut self.answers;
+            self.open.retain_mut(|(name, answer)| {
+                let Poll::Ready(answer) = answer.as_mut().poll(cx) else {
+                    return true;
+                };
+                match answer {
+                    Ok(answer) => drop(answers.insert(name.clone(), answer)),
+                    Err(error) => failed = Some(ClientError::Unanswered(error)),
+                }
+                false
+            });
+            if let Some(error) = failed {
+                return Poll::Ready(Err(error));
+            }
+            if self.open.is_empty() && !self.answers.is_empty() {
+                return Poll::Ready(Ok(Some(std::mem::take(&mut self.answers))));
+            }
+            end.as_mut().poll(cx).map(|()| Ok(None))
+        })
+        .await
+    }
+
+    /// Returns the time spent waiting for responses since the last call of this.
+    fn take_time(&mut self) -> Duration {
+        let now = Instant::now();
+        let since = std::mem::replace(&mut self.since, (!self.open.is_empty()).then_some(now));
+        since.map_or(Duration::ZERO, |since| now - since)
     }
 }
 

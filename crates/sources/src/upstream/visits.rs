@@ -28,11 +28,18 @@ impl Visits {
         open.push_back((id.into(), elicitation));
     }
 
-    /// Removes the latest visit with this ID of the upstream.
-    pub(super) fn end(&self, id: &str) -> Option<UrlElicitation> {
+    /// Removes all visits with this ID of the upstream, which has sent several clients to one page.
+    pub(super) fn end(&self, id: &str) -> Vec<UrlElicitation> {
         let mut open = self.open();
-        let position = open.iter().rposition(|(open, _)| **open == *id)?;
-        Some(open.remove(position)?.1)
+        let mut ended = Vec::new();
+        open.retain(|(of, elicitation)| {
+            let stays = **of != *id;
+            if !stays {
+                ended.push(elicitation.clone());
+            }
+            stays
+        });
+        ended
     }
 
     fn open(&self) -> MutexGuard<'_, VecDeque<(Box<str>, UrlElicitation)>> {
@@ -45,16 +52,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_visit_ends_once_and_the_oldest_are_forgotten() {
+    fn visits_end_once_and_the_oldest_are_forgotten() {
         let visits = Visits::default();
         let visit = |id: &str| UrlElicitation::new("session", id);
         for number in 0..=VISITS_MAX {
             visits.begin(&number.to_string(), visit(&number.to_string()));
         }
         visits.begin(&"x".repeat(ID_BYTES_MAX + 1), visit("x"));
-        assert_eq!(visits.end("0"), None);
-        assert_eq!(visits.end("1"), Some(visit("1")));
-        assert_eq!(visits.end("1"), None);
+        assert_eq!(visits.end("0"), []);
+        assert_eq!(visits.end("1"), [visit("1")]);
+        assert_eq!(visits.end("1"), []);
         assert_eq!(visits.open().len(), VISITS_MAX - 1);
+    }
+
+    #[test]
+    fn each_client_that_was_sent_to_a_page_is_told_when_its_visit_ends() {
+        let visits = Visits::default();
+        let of = |session: &str| UrlElicitation::new(session, "local");
+        for session in ["one", "two"] {
+            visits.begin("page", of(session));
+            visits.begin("other", of(session));
+        }
+        assert_eq!(visits.end("page"), [of("one"), of("two")]);
+        assert_eq!(visits.open().len(), 2);
     }
 }
