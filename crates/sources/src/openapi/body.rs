@@ -77,13 +77,18 @@ pub(super) fn body(
         };
         return Ok((schema, Form::Text(kind.to_owned())));
     }
-    Ok(match is_any || essence.contains('*') {
-        true => (bytes_with_type(&essence), Form::TypedBytes),
-        false => {
-            let schema = json!({"type": "string", "contentEncoding": "base64"});
-            (schema, Form::Bytes(kind.to_owned()))
-        }
-    })
+    if is_any || essence.contains('*') {
+        return Ok((bytes_with_type(&essence), Form::TypedBytes));
+    }
+    let target = document.resolve(schema)?;
+    // The body itself is Base64 then, as that of images at Spotify.
+    let is_encoded =
+        text(target, "format") == "byte" || text(target, "contentEncoding") == "base64";
+    let form = match is_encoded {
+        true => Form::Base64(kind.to_owned()),
+        false => Form::Bytes(kind.to_owned()),
+    };
+    Ok((json!({"type": "string", "contentEncoding": "base64"}), form))
 }
 
 /// Returns the schema of a body of any media type in a range such as `image/*`, which is not a type itself.
@@ -108,7 +113,9 @@ impl Form {
     pub(super) fn note(&self) -> Option<String> {
         match self {
             Self::Text(kind) => Some(format!("Text of type {}.", essence(kind))),
-            Self::Bytes(kind) => Some(format!("Bytes of type {}, as Base64.", essence(kind))),
+            Self::Bytes(kind) | Self::Base64(kind) => {
+                Some(format!("Bytes of type {}, as Base64.", essence(kind)))
+            }
             Self::TypedBytes => Some("Bytes as Base64, with their media type.".to_owned()),
             _ => None,
         }

@@ -21,6 +21,8 @@ pub(super) enum Form {
     Multipart(String, Vec<Field>),
     Text(String),
     Bytes(String),
+    /// Bytes that the API receives as Base64.
+    Base64(String),
     /// Bytes with a media type that the caller chooses.
     TypedBytes,
 }
@@ -235,7 +237,9 @@ impl Form {
             Self::Json(kind) => Ok(Some((kind.clone(), value.to_string().into()))),
             Self::Urlencoded(fields) => urlencoded(fields, value).map(Some),
             Self::Multipart(kind, fields) => multipart(kind, fields, value).map(Some),
-            Self::Text(kind) => Ok(Some((kind.clone(), text_of(value)?.into()))),
+            Self::Text(kind) | Self::Base64(kind) => {
+                Ok(Some((kind.clone(), text_of(value)?.into())))
+            }
             Self::Bytes(kind) => Ok(Some((kind.clone(), bytes(value)?.into()))),
             Self::TypedBytes => {
                 let data = value.get("data").unwrap_or(&Value::Null);

@@ -237,6 +237,11 @@ async fn bodies_have_the_media_type_that_fits_their_argument() {
             json!("aGk="),
             ("image/png", "hi"),
         ),
+        (
+            json!({"image/jpeg": {"schema": {"type": "string", "format": "byte"}}}),
+            json!("aGk="),
+            ("image/jpeg", "aGk="),
+        ),
     ] {
         let body_of = json!({"content": content, "description": "Of it", "required": true});
         let operations =
