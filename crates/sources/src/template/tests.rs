@@ -277,5 +277,4 @@ fn integers_are_written_without_a_fraction_wherever_they_are() {
         assert_eq!(rendered, Ok(format!("{digits}!")));
     }
     assert_eq!(plain(&json!(2.0)).as_deref(), Ok("2"));
-    assert_eq!(plain(&json!(1.5e-7)).as_deref(), Ok("0.00000015"));
 }

@@ -194,11 +194,13 @@ pub(super) fn positionals(usage: &str, words: &[&str]) -> Vec<Positional> {
             .and_then(|rest| rest.strip_suffix('}'));
         let name = match choices {
             Some(_) => "choice",
+            // An example of a path is named like its file.
+            None if name.starts_with('/') => name.rsplit('/').next().unwrap_or(name),
             None => name,
         };
         let is_name = name
             .chars()
-            .all(|c| c.is_alphanumeric() || "-_ ".contains(c));
+            .all(|c| c.is_alphanumeric() || "-_. ".contains(c));
         if !is_name || found.iter().any(|other| other.name == name) {
             continue;
         }
