@@ -55,6 +55,8 @@ pub(super) enum EscapeContext {
     Query,
     /// JSON.
     Json,
+    /// XML.
+    Xml,
     /// Text without a syntax, or one that is encoded later.
     Text,
     /// Text for the caller about a response, in which null is empty.
@@ -67,6 +69,7 @@ impl EscapeContext {
             Self::Path => "path",
             Self::Query => "query",
             Self::Json => "json",
+            Self::Xml => "xml",
             Self::Text => "text",
             Self::Response => RESPONSE,
         }

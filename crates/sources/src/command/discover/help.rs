@@ -589,6 +589,9 @@ mod tests {
             &["redis-server"],
         );
         assert_eq!(positionals(&help), ["redis.conf"]);
+        let usage = "Usage: ip { link | addr } { COMMAND | help }\n";
+        let choices = Help::read(usage, &["ip"]).positionals.remove(0).choices;
+        assert_eq!(choices, ["link", "addr"]);
         assert!(help.has_more_forms && help.options.is_empty(), "{help:?}");
     }
 

@@ -207,15 +207,26 @@ pub(super) fn positionals(usage: &str, words: &[&str]) -> Vec<Positional> {
         found.push(Positional {
             name: name.to_owned(),
             is_required: !is_optional,
-            choices: choices
-                .map(|choices| choices.split(',').map(str::to_owned).collect())
-                .unwrap_or_default(),
+            choices: choices.map(alternatives).unwrap_or_default(),
         });
         if found.len() == 16 {
             break;
         }
     }
     found
+}
+
+/// Splits the alternatives of `{a,b}`, or of `{ a | b }` if none of them is a placeholder such as `COMMAND`.
+fn alternatives(text: &str) -> Vec<String> {
+    if !text.contains('|') {
+        return text.split(',').map(str::to_owned).collect();
+    }
+    let all: Vec<&str> = text.split('|').map(str::trim).collect();
+    let is_value = |one: &&str| is_word(one) && **one != one.to_uppercase();
+    match all.iter().all(is_value) {
+        true => all.into_iter().map(str::to_owned).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Splits a usage into words. A bracketed part is one word.
