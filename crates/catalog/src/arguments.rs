@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::catalog::path_deserializer::{PathDeserializer, PathTracker, TypeMismatch};
 use crate::catalog::{SharedText, fast_arguments, strict};
+use crate::protocol::scan::has_long_number;
 
 /// The `arguments` object of one `tools/call`: well-formed JSON, not parsed into a tree yet.
 #[derive(Clone, Debug)]
@@ -109,23 +110,6 @@ fn utf_8(bytes: &[u8]) -> Option<&str> {
     } else {
         simdutf8::basic::from_utf8(bytes).ok()
     }
-}
-
-/// Returns true if a text has more digits in a row, with or without a point, than an `f64` keeps.
-fn has_long_number(text: &[u8]) -> bool {
-    const DIGITS_MAX: usize = 15;
-    let run = |bytes: &mut dyn Iterator<Item = &u8>| {
-        bytes.take_while(|byte| is_of_number(**byte)).count()
-    };
-    // A longer number covers one of every sixteen bytes.
-    (DIGITS_MAX..text.len()).step_by(DIGITS_MAX + 1).any(|at| {
-        is_of_number(text[at])
-            && DIGITS_MAX < run(&mut text[..at].iter().rev()) + run(&mut text[at..].iter())
-    })
-}
-
-fn is_of_number(byte: u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'.')
 }
 
 /// Parses an object's text into a tree. The result does not depend on the size of the text.
@@ -270,17 +254,6 @@ mod tests {
     /// Floating point to the last bit, and objects in their order.
     fn shown(tree: &Map<String, Value>) -> String {
         format!("{tree:?}")
-    }
-
-    #[test]
-    fn numbers_of_more_than_15_digits_are_long_wherever_they_stand() {
-        for before in 0..40 {
-            let with = |digits: &str| format!("{}{digits}{}", " ".repeat(before), "x".repeat(7));
-            assert!(!has_long_number(with("123456789012345").as_bytes()));
-            assert!(has_long_number(with("1234567890123456").as_bytes()));
-            assert!(has_long_number(with("12345678.901234567890").as_bytes()));
-            assert!(!has_long_number(with("12345678 901234567890").as_bytes()));
-        }
     }
 
     fn by_serde_json(object: &str) -> Map<String, Value> {

@@ -128,14 +128,15 @@ fn operation(name: &str, tool: &Value) -> Value {
     });
     let mut required_of_result = vec!["content"];
     if let Some(schema) = tool.get("outputSchema") {
-        result["structuredContent"] = relocated(schema.clone(), &structured);
+        result["structuredContent"] =
+            relocated(schema.clone(), &structured, &format!("result:{name}"));
         required_of_result.push("structuredContent");
     }
     let mut post = json!({
         "operationId": name,
         "requestBody": {
             "required": required,
-            "content": {"application/json": {"schema": relocated(input, &arguments)}},
+            "content": {"application/json": {"schema": relocated(input, &arguments, &format!("arguments:{name}"))}},
         },
         "responses": {
             "200": {
@@ -175,12 +176,34 @@ fn problem_schema() -> Value {
 }
 
 /// A schema at its place in the document: references into itself are references into the document now. One with an
-/// identifier of its own is found by that, and left as it is.
-fn relocated(mut schema: Value, place: &str) -> Value {
-    if schema.get("$id").is_none() {
+/// identifier of its own is found by that, and left as it is. One with anchors, which other tools can have too, gets an
+/// identifier.
+fn relocated(mut schema: Value, place: &str, id: &str) -> Value {
+    if schema.get("$id").is_some() {
+        return schema;
+    }
+    if has_anchors(&schema)
+        && let Some(members) = schema.as_object_mut()
+    {
+        members.insert("$id".to_owned(), format!("urn:longshore:{id}").into());
+    } else {
         relocate(&mut schema, place);
     }
     schema
+}
+
+/// Returns true if a part of a schema has an anchor, or another member of such a name.
+fn has_anchors(part: &Value) -> bool {
+    match part {
+        Value::Object(members) => {
+            ["$anchor", "$dynamicAnchor"]
+                .iter()
+                .any(|keyword| members.get(*keyword).is_some_and(Value::is_string))
+                || members.values().any(has_anchors)
+        }
+        Value::Array(items) => items.iter().any(has_anchors),
+        _ => false,
+    }
 }
 
 /// Keywords with an object of schemas.
@@ -265,6 +288,24 @@ mod tests {
             "https://example.com/schema"
         );
         assert_eq!(schema["$defs"]["a"]["default"]["$ref"], "#/$defs/a");
+    }
+
+    #[test]
+    fn a_schema_with_anchors_has_an_identifier() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"$ref": "#a"}, "b": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"$anchor": "a", "type": "integer"}},
+        });
+        let tools = ["t", "u"].map(|name| json!({"name": name, "inputSchema": schema}));
+        let document = document(&json!({"name": "n", "version": "1"}), &tools, None);
+        for name in ["t", "u"] {
+            let body = &document["paths"][format!("/tools/{name}")]["post"]["requestBody"];
+            let mut found = body["content"]["application/json"]["schema"].clone();
+            let id = found.as_object_mut().expect("a schema").remove("$id");
+            assert_eq!(id, Some(json!(format!("urn:longshore:arguments:{name}"))));
+            assert_eq!(found, schema, "its references are relative to it");
+        }
     }
 
     #[test]

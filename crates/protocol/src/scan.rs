@@ -11,10 +11,12 @@
 
 pub(crate) use block::BLOCK;
 pub(crate) use gather::{Gather, WINDOW};
+pub use long_number::has_long_number;
 pub use repeated::repeated_member;
 pub use rounded::rounded_integer;
 pub use string::JsonString;
 pub(crate) use string::plain_prefix;
+pub use surrogates::{paired, paired_text};
 
 /// Maximum nesting of arrays and objects in a message.
 pub const DEPTH_MAX: u32 = 64;
@@ -490,11 +492,13 @@ fn closing(objects: u64) -> u8 {
 
 pub(crate) mod block;
 mod gather;
+mod long_number;
 mod numbers;
 mod repeated;
 mod rounded;
 mod string;
 mod string_end;
+mod surrogates;
 mod unescape;
 #[cfg(test)]
 mod tests;

@@ -20,12 +20,12 @@ use super::limits::RequestLimits;
 use super::parts::SourceParts;
 use super::redact::{conceal, secrets_in};
 use super::response::{is_json, media_type};
-use super::surrogates::paired;
 use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
     Backoff, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, FetchedResponse,
     OutgoingRequest, chance, with_causes,
 };
+use crate::protocol::scan::paired;
 use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_like_a_secret};
 
 /// Settings of a client.

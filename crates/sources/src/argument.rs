@@ -164,7 +164,7 @@ fn whole(number: f64) -> Value {
 
 /// Returns the digits of a large integral number, which is otherwise written with an exponent or a fraction.
 pub fn digits_of_large(number: f64) -> Option<String> {
-    let is_large = (1e15..1e21).contains(&number.abs());
+    let is_large = 1e15 <= number.abs();
     (is_large && number.fract() == 0.0).then(|| number.to_string())
 }
 
@@ -322,6 +322,20 @@ mod tests {
             rounded.starts_with("18446744073709551617 has more than 64 bits"),
             "{rounded}"
         );
+    }
+
+    #[test]
+    fn large_integers_have_all_of_their_digits() {
+        for (number, digits) in [
+            (1e14, None),
+            (1e15, Some("1000000000000000".to_owned())),
+            (-1e22, Some("-10000000000000000000000".to_owned())),
+            (1e300, Some(format!("{:.0}", 1e300))),
+            (1e15 + 0.5, None),
+            (f64::INFINITY, None),
+        ] {
+            assert_eq!(digits_of_large(number), digits, "{number}");
+        }
     }
 
     #[test]

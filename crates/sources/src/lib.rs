@@ -47,7 +47,6 @@ mod output_contract;
 mod registry;
 mod response;
 mod reuse;
-mod surrogates;
 mod template;
 #[cfg(test)]
 mod testing;

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use encoding_rs::{Encoding, UTF_8};
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, StatusCode};
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::catalog::{Output, OutputContent, ToolError};
 use crate::net::FetchedResponse;
 use crate::protocol::Content;
+use crate::protocol::scan::has_long_number;
 
 /// Maximum number of characters of an error body shown to the model.
 const ERROR_CHARACTERS: usize = 2000;
@@ -104,7 +105,7 @@ fn without_bom(bytes: &[u8]) -> &[u8] {
 pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
     let media_type = media_type(&answer.headers);
     if answer.body.is_empty() {
-        return Ok(Output::text(format!("{}", answer.status)));
+        return Ok(without_text(answer));
     }
     if is_json(&media_type)
         && let Some(output) = document(&answer.body)
@@ -112,7 +113,10 @@ pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
         return Ok(output);
     }
     if is_text(&media_type) {
-        return Ok(Output::text(text(&answer.headers, &answer.body)));
+        let text = text(&answer.headers, &answer.body);
+        // JSON in another character set.
+        let json = is_json(&media_type).then(|| document(text.as_bytes()));
+        return Ok(json.flatten().unwrap_or_else(|| of_text(text, answer)));
     }
     Ok(Output::blocks([binary(
         &answer.body,
@@ -121,13 +125,32 @@ pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
     )]))
 }
 
+/// Converts a response's text to a result. Model APIs reject a text of white space.
+pub(super) fn of_text(text: String, answer: &FetchedResponse) -> Output {
+    match text.trim().is_empty() {
+        true => without_text(answer),
+        false => Output::text(text),
+    }
+}
+
+/// Describes a response without content by its status, and by the location of what was created.
+fn without_text(answer: &FetchedResponse) -> Output {
+    let status = in_words(answer.status);
+    let location = answer.headers.get(LOCATION).map(HeaderValue::as_bytes);
+    Output::text(match location {
+        Some(location) => format!("{status}, location: {}", String::from_utf8_lossy(location)),
+        None => status,
+    })
+}
+
 /// Converts a JSON document to a result. Returns `None` if it is not JSON. Only objects are structured in every protocol
 /// version; other values are sent as text. Numbers keep all of their digits.
 pub(super) fn document(bytes: &[u8]) -> Option<Output> {
     let bytes = without_bom(bytes);
     let value: Value = serde_json::from_slice(bytes).ok()?;
     Some(match value {
-        Value::String(text) => Output::text(text),
+        // Model APIs reject a text of white space, so it keeps its quotes.
+        Value::String(text) if !text.trim().is_empty() => Output::text(text),
         Value::Object(_) => object(exact(&value, bytes)),
         _ => Output::text(exact(&value, bytes)),
     })
@@ -151,24 +174,9 @@ pub(super) fn compacted(json: &RawValue) -> Option<String> {
 
 fn exact(value: &Value, json: &[u8]) -> String {
     match std::str::from_utf8(json) {
-        Ok(json) if has_long_number(json) => compact(json),
+        Ok(text) if has_long_number(json) => compact(text),
         _ => value.to_string(),
     }
-}
-
-/// Returns true if a text can have numbers with more digits than a float of 64 bits.
-pub(super) fn has_long_number(json: &str) -> bool {
-    const DIGITS: usize = 15;
-    let mut bytes = json.bytes();
-    let mut run = 0;
-    bytes.any(|byte| {
-        run = match byte {
-            b'0'..=b'9' => run + 1,
-            b'.' => run,
-            _ => 0,
-        };
-        DIGITS < run
-    })
 }
 
 /// Removes the space between the tokens of valid JSON.
@@ -235,8 +243,6 @@ fn in_words(status: StatusCode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]

@@ -15,9 +15,9 @@ use serde_json::value::RawValue;
 
 use super::argument::{digits_of_large, with_integers};
 use super::identity::caller_value;
-use super::response::has_long_number;
 use crate::auth::Principal;
 use crate::catalog::ToolError;
+use crate::protocol::scan::has_long_number;
 pub(super) use environment::path_segment;
 use environment::{ENVIRONMENT, RESPONSE, STRICT};
 
@@ -55,6 +55,8 @@ pub(super) enum EscapeContext {
     Query,
     /// JSON.
     Json,
+    /// XML.
+    Xml,
     /// Text without a syntax, or one that is encoded later.
     Text,
     /// Text for the caller about a response, in which null is empty.
@@ -67,6 +69,7 @@ impl EscapeContext {
             Self::Path => "path",
             Self::Query => "query",
             Self::Json => "json",
+            Self::Xml => "xml",
             Self::Text => "text",
             Self::Response => RESPONSE,
         }
@@ -373,7 +376,7 @@ pub(super) fn context_with<'n>(
 
 /// Converts a JSON document to a value in which integers keep up to 128 bits. Returns `None` if it is not JSON.
 pub(super) fn exact_value(json: &str) -> Option<Value> {
-    if !has_long_number(json) {
+    if !has_long_number(json.as_bytes()) {
         let value: serde_json::Value = serde_json::from_str(json).ok()?;
         return Some(Value::from(Serde(value)));
     }

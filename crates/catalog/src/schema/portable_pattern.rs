@@ -51,7 +51,11 @@ fn is_portable(pattern: &str) -> bool {
                         return false;
                     }
                 }
-                c => inside.next(c == '-'),
+                c => {
+                    if !inside.next(Some(c), c == '-') {
+                        return false;
+                    }
+                }
             }
             continue;
         }
@@ -112,12 +116,24 @@ struct Class {
     has_members: bool,
     /// Set after a hyphen that is not the first member.
     is_range: bool,
+    /// The last member, which can begin a range.
+    last: Option<char>,
 }
 
 impl Class {
-    fn next(&mut self, is_hyphen: bool) {
-        self.is_range = is_hyphen && self.has_members;
+    /// Adds a member; `None` for a set of characters. Returns false if it ends a range that it may not end.
+    fn next(&mut self, c: Option<char>, is_hyphen: bool) -> bool {
+        let is_in_order = match (self.last, c) {
+            (Some(first), Some(last)) if self.is_range => first <= last,
+            _ => true,
+        };
+        let ends_range = self.is_range;
+        self.is_range = is_hyphen && self.has_members && !ends_range;
+        if !self.is_range {
+            self.last = c.filter(|_| !ends_range);
+        }
         self.has_members = true;
+        is_in_order
     }
 
     /// Returns true if an escaped character may stand here. Sets such as `\w` cannot begin or end a range.
@@ -127,8 +143,15 @@ impl Class {
         if is_set && (self.is_range || begins_range) {
             return false;
         }
-        self.next(false);
-        is_portable
+        let member = match c {
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'f' => '\u{c}',
+            'v' => '\u{b}',
+            c => c,
+        };
+        self.next(Some(member).filter(|_| !is_set), false) && is_portable
     }
 }
 
@@ -140,18 +163,25 @@ fn is_escape(c: char) -> bool {
     ) || r"^$\.*+?()[]{}|".contains(c)
 }
 
-/// Reads the bounds of a repetition after `{`.
+/// Reads the bounds of a repetition after `{`: `2}`, `2,}` or `2,3}`, in order.
 fn reads_bounds(rest: &mut Peekable<Chars<'_>>) -> bool {
-    let mut digits = 0;
-    for c in rest.by_ref() {
-        match c {
-            '0'..='9' => digits += 1,
-            ',' if 0 < digits => {}
-            '}' => return 0 < digits,
-            _ => return false,
+    let mut bounds = String::new();
+    loop {
+        match rest.next() {
+            Some('}') => break,
+            Some(c) => bounds.push(c),
+            None => return false,
         }
     }
-    false
+    let (least, most) = bounds.split_once(',').unwrap_or((&bounds, ""));
+    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    if least.is_empty() || !is_number(least) || !is_number(most) {
+        return false;
+    }
+    match (least.parse::<u32>(), most.parse::<u32>()) {
+        (Ok(least), Ok(most)) => least <= most,
+        (least, _) => least.is_ok() && most.is_empty(),
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +202,8 @@ mod tests {
             r"^[\w.!#$%&'*+/=?^`{|}~-]+@[a-z]$",
             r"[\]\-a]",
             r"a\b",
+            r"[!-/:-@\[-`a-z-9][\t-\r][--/]",
+            "a{0}b{2,}c{3,3}",
             r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$",
             r"(?<=a)b(?=c)",
             "é+",
@@ -200,6 +232,14 @@ mod tests {
             "(a",
             "a)",
             "(?=a)*",
+            "a{1,2,3}",
+            "a{2,1}",
+            "a{,1}",
+            "a{1",
+            "a{99999999999}",
+            "[z-a]",
+            r"[a-\t]",
+            "[0-9b-a]",
         ] {
             assert!(!is_portable(other), "{other}");
         }

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::error::beginning;
 use crate::catalog::HeaderParameter;
+use crate::protocol::scan::paired;
 use crate::protocol::whole;
-use crate::source::surrogates::paired;
 
 /// Parameters of a request: members in insertion order, and `_meta`.
 ///

@@ -30,6 +30,7 @@ use super::template::{self, EscapeContext, Template, TemplateError};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::net::Bulkhead;
 use crate::protocol::ToolAnnotations;
+use crate::protocol::scan::paired;
 
 /// A tool that runs one command line.
 pub struct CommandTool {
@@ -212,8 +213,13 @@ impl Plan {
         if !is_ok {
             return Err(self.failure(ended));
         }
-        if ended.stdout.is_empty() && !matches!(self.output, CommandOutput::Json) {
-            // Model APIs reject empty texts and images.
+        let is_nothing = match self.output {
+            CommandOutput::Text => ended.stdout.trim_ascii().is_empty(),
+            CommandOutput::Binary => ended.stdout.is_empty(),
+            CommandOutput::Json => false,
+        };
+        if is_nothing {
+            // Model APIs reject texts without characters, and empty images.
             return Ok(Output::text(match ended.code {
                 Some(code) if code != 0 => {
                     format!("the command ended with status {code} and wrote no output")
@@ -225,7 +231,7 @@ impl Plan {
             CommandOutput::Text => Ok(Output::text(
                 String::from_utf8_lossy(&ended.stdout).into_owned(),
             )),
-            CommandOutput::Json => response::document(&ended.stdout)
+            CommandOutput::Json => response::document(&paired(&ended.stdout))
                 .ok_or_else(|| ToolError::new("the command did not write JSON")),
             CommandOutput::Binary => {
                 let media_type = self.media_type.as_deref().unwrap_or_default();

@@ -78,6 +78,17 @@ async fn what_it_reads_writes_and_ends_with() {
         text(&call(&unread, json!({ "a": long })).await.expect("a result")),
         "the command wrote no output"
     );
+    let blank = tool(json!({"argv": ["printf", " \\n"]}), json!({}));
+    assert_eq!(
+        text(&call(&blank, json!({})).await.expect("a result")),
+        "the command wrote no output"
+    );
+    let half = tool(
+        json!({"argv": ["echo", r#"{"a": "\ud800"}"#], "output": "json"}),
+        json!({}),
+    );
+    let output = call(&half, json!({})).await.expect("JSON");
+    assert_eq!(output.structured.as_deref(), Some("{\"a\":\"\u{fffd}\"}"));
     let silent = tool(
         json!({"argv": ["false"], "ok": [1], "output": "binary", "media_type": "image/png"}),
         json!({}),

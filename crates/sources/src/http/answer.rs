@@ -95,7 +95,8 @@ impl Response {
         }
         if let Some(template) = &self.template {
             let text = template.render(&values());
-            return Ok(Output::text(text.map_err(|problem| broken(&problem))?));
+            let text = text.map_err(|problem| broken(&problem))?;
+            return Ok(response::of_text(text, answer));
         }
         if let Some(pointer) = &self.pointer {
             let json = self.json(answer).ok_or_else(no_json)?;
@@ -107,7 +108,10 @@ impl Response {
         match self.read_as {
             ReadAs::Auto => response::output(answer),
             ReadAs::Json => response::document(&answer.body).ok_or_else(no_json),
-            ReadAs::Text => Ok(Output::text(response::text(&answer.headers, &answer.body))),
+            ReadAs::Text => {
+                let text = response::text(&answer.headers, &answer.body);
+                Ok(response::of_text(text, answer))
+            }
             ReadAs::Binary => {
                 let content = response::binary(&answer.body, &media_type, answer.url.as_str());
                 Ok(Output::blocks([content]))

@@ -322,9 +322,13 @@ fn body(
             .map_err(|_| format!("content_type: {kind:?} cannot be sent"))?;
         let read =
             |place| Template::new(text, place, names).map_err(|problem| format!("body: {problem}"));
-        return Ok(match is_json(&essence(kind)) {
+        let essence = essence(kind);
+        let is_xml =
+            essence.ends_with("+xml") || matches!(&*essence, "application/xml" | "text/xml");
+        return Ok(match is_json(&essence) {
             true if text.contains("{{") => Body::JsonText(value, read(EscapeContext::Json)?),
             true => Body::Text(value, read(EscapeContext::Json)?),
+            false if is_xml => Body::Text(value, read(EscapeContext::Xml)?),
             false => Body::Text(value, read(EscapeContext::Text)?),
         });
     }

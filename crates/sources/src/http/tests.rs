@@ -185,6 +185,29 @@ async fn bodies_are_forms_and_texts_too() {
 }
 
 #[tokio::test]
+async fn values_in_an_xml_body_are_no_markup() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let body = "<a n='{{ n }}'>{{ a }}{{ a | e }}{{ b | safe }}</a>";
+    let arguments = json!({"a": {}, "b": {}, "n": {"type": "integer"}});
+    for (kind, expected) in [
+        (
+            "application/soap+xml; charset=utf-8",
+            "<a n='7'>&lt;x&gt;&amp;&lt;x&gt;&amp;<b/></a>",
+        ),
+        ("text/plain", "<a n='7'><x>&&lt;x&gt;&amp;<b/></a>"),
+    ] {
+        let post = tool(
+            server,
+            json!({"method": "POST", "arguments": arguments, "body": body, "content_type": kind}),
+        );
+        let given = json!({"a": "<x>&", "b": "<b/>", "n": 7.0});
+        call(&post, given).await.expect("sent");
+        let request = seen.lock().expect("no panic").pop().expect("a request");
+        assert!(request.ends_with(expected), "{request}");
+    }
+}
+
+#[tokio::test]
 async fn a_json_body_that_the_values_break_is_not_sent() {
     let (server, seen) = serve(|_| response("204 No Content", b"")).await;
     let quoted = tool(

@@ -17,9 +17,14 @@ pub(super) enum Form {
     None,
     Json(String),
     Urlencoded(Vec<Field>),
-    Multipart(Vec<Field>),
+    /// Subtypes of `multipart` have the same parts.
+    Multipart(String, Vec<Field>),
     Text(String),
     Bytes(String),
+    /// Bytes that the API receives as Base64.
+    Base64(String),
+    /// Bytes with a media type that the caller chooses.
+    TypedBytes,
 }
 
 /// A field of a form.
@@ -108,7 +113,7 @@ pub(super) fn fields(
     Ok(fields)
 }
 
-fn is_bytes(schema: &Value) -> bool {
+pub(super) fn is_bytes(schema: &Value) -> bool {
     text(schema, "format") == "binary"
         || schema.get("contentMediaType").is_some() && text(schema, "contentEncoding").is_empty()
 }
@@ -231,9 +236,16 @@ impl Form {
             Self::None => Ok(None),
             Self::Json(kind) => Ok(Some((kind.clone(), value.to_string().into()))),
             Self::Urlencoded(fields) => urlencoded(fields, value).map(Some),
-            Self::Multipart(fields) => multipart(fields, value).map(Some),
-            Self::Text(kind) => Ok(Some((kind.clone(), text_of(value)?.into()))),
+            Self::Multipart(kind, fields) => multipart(kind, fields, value).map(Some),
+            Self::Text(kind) | Self::Base64(kind) => {
+                Ok(Some((kind.clone(), text_of(value)?.into())))
+            }
             Self::Bytes(kind) => Ok(Some((kind.clone(), bytes(value)?.into()))),
+            Self::TypedBytes => {
+                let data = value.get("data").unwrap_or(&Value::Null);
+                let kind = text(value, "media_type").to_owned();
+                Ok(Some((kind, bytes(data)?.into())))
+            }
         }
     }
 }
@@ -321,7 +333,7 @@ fn bytes(value: &Value) -> Result<Vec<u8>, String> {
 
 /// Encodes a form as multipart (RFC 7578). The parts keep the document's order, since some APIs accept a file only
 /// after its metadata.
-fn multipart(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
+fn multipart(kind: &str, fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
     let members = value.as_object().ok_or("the body must be an object")?;
     let random = getrandom::u64().map_err(|_| "the system has no randomness")?;
     let boundary = format!("longshore-{random:016x}");
@@ -344,10 +356,7 @@ fn multipart(fields: &[Field], value: &Value) -> Result<(String, Bytes), String>
         }
     }
     body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    Ok((
-        format!("multipart/form-data; boundary={boundary}"),
-        body.into(),
-    ))
+    Ok((format!("{kind}; boundary={boundary}"), body.into()))
 }
 
 fn part(

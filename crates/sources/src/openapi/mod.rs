@@ -1,16 +1,18 @@
 //! OpenAPI operations as tools.
 
-mod import;
+mod body;
 mod bundle;
 mod config;
 mod direction;
 mod document;
 mod form;
 mod gathered;
+mod import;
 mod operation;
 mod request;
 mod schema;
 mod security;
+mod supplied;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use self::document::{Document, ImportLimits};
 use self::operation::{Operation, SchemaBytes, text};
 use self::request::RequestMapping;
 use self::security::Proofs;
+use self::supplied::SuppliedParameters;
 use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions, is_safe};
 use super::argument;
 use super::builder::SourceBuilder;
@@ -279,7 +282,16 @@ impl<'a> Import<'a> {
             input: self.config.schema_bytes,
             output: output.then_some(self.config.output_schema_bytes),
         };
-        let mut parts = Operation::new(self.document, item, operation, &method, path, bytes)?;
+        let proofs = Proofs::new(self.document, operation, &self.config.credentials)?;
+        let supplied = SuppliedParameters::new(self.config, &proofs);
+        let mut parts = Operation::new(
+            self.document,
+            item,
+            operation,
+            (&method, path),
+            bytes,
+            &supplied,
+        )?;
         without_number_formats(&mut parts.input_schema);
         if let Some(output) = &mut parts.output_schema {
             without_number_formats(output);
@@ -331,7 +343,7 @@ impl<'a> Import<'a> {
                 shape: parts.shape,
                 base,
                 client: self.client.clone(),
-                proofs: Proofs::new(self.document, operation, &self.config.credentials)?,
+                proofs,
                 headers: self.headers.clone(),
                 forward: self.forward.clone(),
                 promise,

@@ -3,12 +3,13 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
+use super::body;
 use super::direction::Direction;
 use super::document::Document;
-use super::form::{self, Form};
-use super::gathered::flattened;
+use super::form::Form;
 use super::request::{Location, PIPE, Parameter, RequestMapping, SPACE, Style};
 use super::schema::{SchemaInliner, TEXT_CHARACTERS};
+use super::supplied::SuppliedParameters;
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::response::{essence, is_json, is_text};
 
@@ -50,9 +51,9 @@ impl Operation {
         document: &Document,
         item: &Value,
         operation: &Value,
-        method: &Method,
-        path: &str,
+        (method, path): (&Method, &str),
         bytes: SchemaBytes,
+        supplied: &SuppliedParameters,
     ) -> Result<Self, String> {
         // Some documents distinguish the operations of one path by a fragment, which is never sent.
         let path = path.split('#').next().unwrap_or_default();
@@ -67,7 +68,8 @@ impl Operation {
             Location::Cookie,
         ] {
             for parameter in &parameters {
-                if location(parameter)? == wanted {
+                if location(parameter)? == wanted && !supplied.has(wanted, text(parameter, "name"))
+                {
                     arguments.parameter(&mut copier, parameter, wanted)?;
                 }
             }
@@ -219,46 +221,18 @@ impl Arguments {
         }
         let body = document.resolve(body)?;
         let content = body.get("content").and_then(Value::as_object);
-        let Some((kind, media)) = content.and_then(best_kind) else {
+        let Some((kind, media)) = content.and_then(body::best_kind) else {
             return Ok(Form::None);
         };
-        let schema = media.get("schema").unwrap_or(&Value::Bool(true));
-        let essence = essence(kind);
-        let (mut schema, form) = if is_json(&essence) || essence == "*/*" {
-            let kind = if essence == "*/*" {
-                "application/json"
-            } else {
-                kind
-            };
-            (copier.copy(schema)?, Form::Json(kind.to_owned()))
-        } else if essence == "application/x-www-form-urlencoded" {
-            let schema = flattened(document, schema)?;
-            let fields = form::fields(document, media, &schema)?;
-            (copier.copy(&schema)?, Form::Urlencoded(fields))
-        } else if essence == "multipart/form-data" {
-            let schema = flattened(document, schema)?;
-            let fields = form::fields(document, media, &schema)?;
-            let copied = copier.copy(&schema)?;
-            let described = form::with_files(document, &schema, copied, &fields)?;
-            (described, Form::Multipart(fields))
-        } else if essence.starts_with("text/") || essence.ends_with("xml") {
-            let note = format!("Text of type {essence}.");
-            (
-                json!({"type": "string", "description": note}),
-                Form::Text(kind.to_owned()),
-            )
-        } else {
-            let note = format!("Bytes of type {essence}, as Base64.");
-            let schema =
-                json!({"type": "string", "contentEncoding": "base64", "description": note});
-            (schema, Form::Bytes(kind.to_owned()))
-        };
-        if let Some(description) = body.get("description").and_then(Value::as_str)
-            && let Some(schema) = schema.as_object_mut()
-            && !schema.contains_key("description")
+        let (mut schema, form) = body::body(document, copier, kind, media)?;
+        let own = [text(&schema, "description"), text(body, "description")];
+        let own = own.into_iter().find(|text| !text.is_empty());
+        let own = own.map(|text| text.chars().take(TEXT_CHARACTERS).collect::<String>());
+        let parts: Vec<String> = own.into_iter().chain(form.note()).collect();
+        if let Some(schema) = schema.as_object_mut()
+            && !parts.is_empty()
         {
-            let description: String = description.chars().take(TEXT_CHARACTERS).collect();
-            schema.insert("description".to_owned(), description.into());
+            schema.insert("description".to_owned(), parts.join("\n").into());
         }
         self.properties.insert(BODY.to_owned(), schema);
         if body.get("required") == Some(&Value::Bool(true)) {
@@ -342,23 +316,6 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
             ));
         }
     })
-}
-
-/// Returns the media type whose schema describes the body best.
-fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
-    let rank = |kind: &str| {
-        let essence = essence(kind);
-        match &*essence {
-            "application/json" => 0,
-            essence if is_json(essence) => 1,
-            "application/x-www-form-urlencoded" => 2,
-            "multipart/form-data" => 3,
-            "*/*" => 4,
-            essence if essence.starts_with("text/") => 5,
-            _ => 6,
-        }
-    };
-    content.iter().min_by_key(|(kind, _)| rank(kind))
 }
 
 /// Returns the output schema, if every success response is the same kind of JSON object. For an API that can also

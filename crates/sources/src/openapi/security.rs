@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::document::Document;
 use super::operation::text;
+use super::request::Location;
 use crate::environment::Secret;
 use crate::net::{FetchedResponse, OutgoingRequest};
 use crate::source::credentials::set_parameter;
@@ -68,6 +69,15 @@ impl Proofs {
             }
         });
         conceal(secrets, answer);
+    }
+
+    /// Returns where requests carry the secrets, with the names of the headers, parameters and cookies.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = (Location, String)> {
+        self.0.iter().map(|proof| match proof {
+            CredentialKind::Header(name, _) => (Location::Header, name.to_string()),
+            CredentialKind::Query(name, _) => (Location::Query, name.clone()),
+            CredentialKind::Cookie(name, _) => (Location::Cookie, name.clone()),
+        })
     }
 
     pub(super) fn apply(&self, request: &mut OutgoingRequest) {

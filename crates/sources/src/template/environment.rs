@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, HtmlEscape, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::super::argument::digits_of_large;
@@ -28,6 +28,7 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     environment.set_debug(false);
     environment.set_auto_escape_callback(|name| match name {
         "json" => AutoEscape::Json,
+        "xml" => AutoEscape::Html,
         "path" => AutoEscape::Custom("path".into()),
         "query" => AutoEscape::Custom("query".into()),
         _ => AutoEscape::None,
@@ -41,6 +42,14 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
             let encoded = utf8_percent_encode(&text, ENCODED);
             out.write_fmt(format_args!("{encoded}"))
                 .map_err(|_| Error::from(ErrorKind::BadSerialization))
+        }
+        AutoEscape::Html => {
+            let text = text_of(value)?;
+            let written = match value.is_safe() {
+                true => out.write_str(&text),
+                false => out.write_fmt(format_args!("{}", HtmlEscape(&text))),
+            };
+            written.map_err(|_| Error::from(ErrorKind::BadSerialization))
         }
         AutoEscape::None if value.is_none() && state.name() == RESPONSE => Ok(()),
         AutoEscape::None => {

@@ -270,11 +270,11 @@ fn integers_are_written_without_a_fraction_wherever_they_are() {
         (json!(-1e18), "-1000000000000000000"),
         (json!(1.2e19), "12000000000000000000"),
         (json!(1e20), "100000000000000000000"),
+        (json!(1e22), "10000000000000000000000"),
     ] {
         assert_eq!(plain(&number).as_deref(), Ok(digits));
         let rendered = render("{{ n }}!", EscapeContext::Text, &json!({ "n": number }));
         assert_eq!(rendered, Ok(format!("{digits}!")));
     }
     assert_eq!(plain(&json!(2.0)).as_deref(), Ok("2"));
-    assert_eq!(plain(&json!(1e300)).as_deref(), Ok("1e+300"));
 }

@@ -26,12 +26,13 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::config::SqlLimits;
 use super::connect;
 use super::error::SqlError;
-use super::rows::{Capacity, Rows, paired, unique};
+use super::rows::{Capacity, Rows, unique};
 use super::tools::{Kind, Question, StatementResult};
 use crate::blocking::overdue;
 use crate::environment::Secret;
 use crate::limit::SectionHits;
 use crate::net::{self, Background, FairSemaphore};
+use crate::protocol::scan::paired_text;
 
 /// Query for the tables and views.
 pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
@@ -264,7 +265,7 @@ impl Postgres {
         while let Some(row) = rows.next().await {
             let row = row?;
             let text: &str = row.try_get(0)?;
-            if found.push(&paired(text)) == Capacity::Full {
+            if found.push(&paired_text(text)) == Capacity::Full {
                 self.hits.count(found.full());
                 break;
             }

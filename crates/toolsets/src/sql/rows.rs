@@ -1,6 +1,5 @@
 //! Result rows, written as JSON while they arrive, within limits.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
@@ -101,38 +100,6 @@ pub(super) fn changed(count: u64) -> Result<Output, ToolError> {
     Ok(Output::structured(&ChangedRows { changed: count })?)
 }
 
-/// Replaces half surrogate pairs in JSON, which PostgreSQL's type `json` can hold, with U+FFFD. Many parsers reject the
-/// whole document for one.
-pub(super) fn paired(json: &str) -> Cow<'_, str> {
-    const ESCAPE: usize = 6;
-    let unit = |at: usize| {
-        let digits = json.get(at..at + ESCAPE)?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let mut paired = String::new();
-    let (mut written, mut at) = (0, 0);
-    // A row that was cut can end within an escape.
-    while let Some(found) = json.get(at..).and_then(|rest| rest.find('\\')) {
-        at += found;
-        match (unit(at), unit(at + ESCAPE)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 2 * ESCAPE,
-            (Some(0xd800..=0xdfff), _) => {
-                paired.push_str(&json[written..at]);
-                paired.push_str("\\ufffd");
-                at += ESCAPE;
-                written = at;
-            }
-            (Some(_), _) => at += ESCAPE,
-            (None, _) => at += 2,
-        }
-    }
-    if written == 0 {
-        return json.into();
-    }
-    paired.push_str(&json[written..]);
-    paired.into()
-}
-
 /// Makes column names unique for use as object keys: the second `id` is `id_2`.
 pub(super) fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken = HashSet::new();
@@ -179,35 +146,6 @@ mod tests {
         let expected = r#"{"rows":[{"a":1}],"truncated":true}"#;
         let output = cut.output().expect("JSON");
         assert_eq!(output.structured.as_deref(), Some(expected));
-    }
-
-    #[test]
-    fn half_surrogate_pairs_are_replaced_and_nothing_else() {
-        for whole in [
-            "",
-            r#"{"a":"b"}"#,
-            r#"{"a":"\n\\ud800 \u00e9 ü"}"#,
-            r#"{"a":"\ud83d\ude00"}"#,
-            r#"{"a":"x\\"}"#,
-            r#"{"a":"x\"#,
-            r#"{"a":"x\u00"#,
-        ] {
-            assert!(matches!(paired(whole), Cow::Borrowed(same) if same == whole));
-        }
-        for (json, expected) in [
-            (r#""\ud800""#, r#""\ufffd""#),
-            (
-                r#""\\\uDC00\ud83d\uDE00\uD83D""#,
-                r#""\\\ufffd\ud83d\uDE00\ufffd""#,
-            ),
-            (r#""\ud800\ud83d\ude00ü\n""#, r#""\ufffd\ud83d\ude00ü\n""#),
-        ] {
-            assert_eq!(paired(json), expected);
-            assert!(
-                serde_json::from_str::<String>(&paired(json)).is_ok(),
-                "{json}"
-            );
-        }
     }
 
     #[test]

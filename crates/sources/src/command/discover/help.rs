@@ -85,8 +85,9 @@ impl Help {
             if let Some(rest) = usage_of(trimmed) {
                 section = Section::Usage;
                 help.has_usage = true;
-                if usage.is_empty() {
-                    usage.push_str(rest);
+                // A note can stand in the first usage line, as that of the AWS CLI about its version 2.
+                if usage.is_empty() || begins_anew(rest, words) && !begins_anew(&usage, words) {
+                    rest.clone_into(&mut usage);
                 }
                 entry = None;
                 continue;
@@ -97,7 +98,7 @@ impl Help {
                     continue;
                 }
             }
-            let is_form = words.first() == trimmed.split_whitespace().next().as_ref();
+            let is_form = begins_anew(trimmed, words);
             if section == Section::Usage && (indent > 0 || is_form) {
                 if usage.is_empty() || !begins_anew(trimmed, words) && !help.has_more_forms {
                     usage.push(' ');
@@ -119,6 +120,7 @@ impl Help {
                 if is_about
                     && matches!(section, Section::Before | Section::Other)
                     && !trimmed.ends_with(':')
+                    && !is_error(trimmed, words)
                 {
                     about.push(trimmed);
                 }
@@ -349,7 +351,16 @@ fn usage_of(line: &str) -> Option<&str> {
 
 /// Returns true if a usage line begins another form, rather than continuing the first.
 fn begins_anew(line: &str, words: &[&str]) -> bool {
-    line.starts_with("or:") || line.split_whitespace().next() == words.first().copied()
+    let first = line.split_whitespace().next().unwrap_or_default();
+    // Redis writes `./redis-server`.
+    let is_program = words.first() == first.rsplit('/').next().as_ref();
+    line.starts_with("or:") || is_program
+}
+
+/// Returns true if a line is an error message of the program: `aws: error: the following arguments are required`.
+fn is_error(line: &str, words: &[&str]) -> bool {
+    let rest = words.first().and_then(|name| line.strip_prefix(name));
+    rest.is_some_and(|rest| rest.starts_with(':') && rest.to_lowercase().contains("error"))
 }
 
 /// Returns true if a line stands below the last positional argument. Otherwise it is the next one.
@@ -553,6 +564,35 @@ mod tests {
         );
         assert!(help.has_more_forms);
         assert_eq!(help.not_understood, ["--- odd"]);
+    }
+
+    #[test]
+    fn usage_lines_are_those_of_the_program() {
+        let help = Help::read(
+            "usage: Note: Version 2 is now stable and recommended for general use.\n\n\
+             usage: aws [options] <command> <subcommand> [<subcommand> ...] [parameters]\n\
+             To see help text, you can run:\n\n  aws help\n\
+             aws: error: the following arguments are required: command\n",
+            &["aws"],
+        );
+        let positionals = |help: &Help| -> Vec<String> {
+            let all = help.positionals.iter();
+            all.map(|one| one.name.clone()).collect()
+        };
+        assert_eq!(positionals(&help), ["command", "subcommand", "parameters"]);
+        assert_eq!(help.about, "");
+        let help = Help::read(
+            "Usage: ./redis-server [/path/to/redis.conf] [options] [-]\n       \
+             ./redis-server - (read config from stdin)\n       ./redis-server -v or --version\n       \
+             ./redis-server --test-memory <megabytes>\n\n\
+             Examples:\n       ./redis-server --port 7777\n",
+            &["redis-server"],
+        );
+        assert_eq!(positionals(&help), ["redis.conf"]);
+        let usage = "Usage: ip { link | addr } { COMMAND | help }\n";
+        let choices = Help::read(usage, &["ip"]).positionals.remove(0).choices;
+        assert_eq!(choices, ["link", "addr"]);
+        assert!(help.has_more_forms && help.options.is_empty(), "{help:?}");
     }
 
     #[test]

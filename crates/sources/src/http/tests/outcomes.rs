@@ -130,3 +130,39 @@ async fn a_base_url_is_requested_as_it_is_written_and_integers_are_integers() {
         assert!(request.starts_with(line), "{request}");
     }
 }
+
+/// Model APIs reject texts without characters other than white space.
+#[tokio::test]
+async fn a_response_without_text_is_described() {
+    let (server, _) = serve(|request| {
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        let (head, body): (_, &[u8]) = match path {
+            "/created" => ("201 Created\r\nlocation: /users/7", b""),
+            "/blank" => ("200 OK\r\ncontent-type: text/plain", b" \n"),
+            "/string" => ("200 OK\r\ncontent-type: application/json", br#"" ""#),
+            "/latin" => (
+                "200 OK\r\ncontent-type: application/json; charset=iso-8859-1",
+                b"{\"a\": \"\xe9\"}",
+            ),
+            _ => ("200 OK\r\ncontent-type: application/json", b"null"),
+        };
+        response(head, body)
+    })
+    .await;
+    let get = |url: &str, response: Value| tool(server, json!({"url": url, "response": response}));
+    for (url, settings, expected) in [
+        ("/created", json!({}), "201 Created, location: /users/7"),
+        ("/blank", json!({}), "200 OK"),
+        ("/blank", json!({"as": "text"}), "200 OK"),
+        ("/null", json!({"template": "{{ body }}"}), "200 OK"),
+        ("/string", json!({}), r#"" ""#),
+    ] {
+        let output = call(&get(url, settings), json!({}))
+            .await
+            .expect("a result");
+        assert_eq!(text(&output), expected, "{url}");
+    }
+    let latin = call(&get("/latin", json!({})), json!({})).await;
+    let structured = latin.expect("a result").structured;
+    assert_eq!(structured.as_deref(), Some("{\"a\":\"\u{e9}\"}"));
+}

@@ -143,3 +143,150 @@ async fn the_files_that_a_document_refers_to_are_reported_even_if_they_are_missi
         );
     }
 }
+
+#[tokio::test]
+async fn parameters_that_the_configuration_supplies_are_not_arguments() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let required = |name: &str, place: &str| json!({"name": name, "in": place, "required": true, "schema": {"type": "string"}});
+    let parameters = json!([
+        required("x-api-key", "header"),
+        required("sid", "cookie"),
+        required("Notion-Version", "header"),
+        required("X-User", "header"),
+        required("token", "query"),
+        required("X-Api-Key", "query"),
+        required("q", "query"),
+    ]);
+    let operation = |security: Value| json!({"operationId": "a", "security": security, "parameters": parameters, "responses": {}});
+    let operations = json!({
+        "/a": {"get": operation(json!([{"key": [], "session": []}]))},
+        "/b": {"get": {"operationId": "b", "security": [], "parameters": [required("x-api-key", "header")], "responses": {}}},
+    });
+    let mut document = document(&json!({"url": format!("http://{server}")}), &operations);
+    document["components"] = json!({"securitySchemes": {
+        "key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
+        "session": {"type": "apiKey", "in": "cookie", "name": "sid"},
+    }});
+    let settings = json!({
+        "credentials": {"key": "k-1", "session": "s-1"},
+        "headers": {"notion-version": "2022-06-28"},
+        "forward": {"headers": {"x-user": "{{ caller.name }}"}},
+        "auth": {"query": {"name": "token", "value": "t-1"}},
+    });
+    let collector = import_with(document, settings);
+    let schema = schema_of(&collector, "a");
+    assert_eq!(schema["required"], json!(["X-Api-Key", "q"]));
+    // An operation that does not use the scheme keeps its parameter.
+    assert_eq!(schema_of(&collector, "b")["required"], json!(["x-api-key"]));
+    call(&collector, "a", json!({"X-Api-Key": "mine", "q": "z"}))
+        .await
+        .expect("sent");
+    let request = seen.lock().expect("no panic").pop().expect("a request");
+    assert!(
+        request.starts_with("GET /a?X-Api-Key=mine&q=z&token=t-1 HTTP/1.1"),
+        "{request}"
+    );
+    for part in [
+        "x-api-key: k-1\r\n",
+        "cookie: sid=s-1\r\n",
+        "notion-version: 2022-06-28\r\n",
+    ] {
+        assert!(request.contains(part), "{part}: {request}");
+    }
+}
+
+/// The patches of Kubernetes have the same schema, that of an object, for all media types.
+#[tokio::test]
+async fn bodies_have_the_media_type_that_fits_their_argument() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let object = json!({"schema": {"type": "object"}});
+    let string =
+        json!({"schema": {"type": "string", "enum": ["a: 1", "b"], "description": "What"}});
+    let binary = json!({"schema": {"type": "string", "format": "binary"}});
+    let typed = json!({"data": "aGk=", "media_type": "image/png"});
+    for (content, body, sent) in [
+        (
+            json!({"application/json-patch+json": object, "application/merge-patch+json": object}),
+            json!({"a": 1}),
+            ("application/merge-patch+json", r#"{"a":1}"#),
+        ),
+        (
+            json!({"application/json-patch+json": {"schema": {"type": "array"}}}),
+            json!([1]),
+            ("application/json-patch+json", "[1]"),
+        ),
+        (
+            json!({"application/octet-stream": binary, "application/yaml": string}),
+            json!("a: 1"),
+            ("application/yaml", "a: 1"),
+        ),
+        (json!({"text/*": {}}), json!("a"), ("text/plain", "a")),
+        (
+            json!({"image/*": binary}),
+            typed.clone(),
+            ("image/png", "hi"),
+        ),
+        (json!({"*/*": binary}), typed, ("image/png", "hi")),
+        (
+            json!({"*/*": string}),
+            json!("b"),
+            ("application/json", r#""b""#),
+        ),
+        (
+            json!({"image/png": binary}),
+            json!("aGk="),
+            ("image/png", "hi"),
+        ),
+        (
+            json!({"image/jpeg": {"schema": {"type": "string", "format": "byte"}}}),
+            json!("aGk="),
+            ("image/jpeg", "aGk="),
+        ),
+    ] {
+        let body_of = json!({"content": content, "description": "Of it", "required": true});
+        let operations =
+            json!({"/a": {"patch": {"operationId": "a", "requestBody": body_of, "responses": {}}}});
+        let url = json!({"url": format!("http://{server}")});
+        let collector = import_with(document(&url, &operations), json!({}));
+        let schema = schema_of(&collector, "a")["properties"]["body"].clone();
+        let about = schema["description"].as_str().unwrap_or_default();
+        assert!(
+            about.starts_with("Of it") || about.starts_with("What"),
+            "{schema}"
+        );
+        assert!(!content.to_string().contains("yaml") || schema["enum"].is_array());
+        call(&collector, "a", json!({"body": body}))
+            .await
+            .expect("sent");
+        let request = seen.lock().expect("no panic").pop().expect("a request");
+        let (kind, text) = sent;
+        let kind = format!("content-type: {kind}\r\n");
+        assert!(request.contains(&kind), "{content}: {request}");
+        assert!(request.ends_with(&format!("\r\n\r\n{text}")), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn subtypes_of_multipart_have_a_boundary() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let schema = json!({"type": "object", "properties": {
+        "metadata": {"type": "object"}, "data": {"type": "string", "format": "binary"},
+    }});
+    let content = json!({"multipart/related": {"schema": schema}});
+    let operations = json!({"/a": {"post": {"operationId": "a", "requestBody": {"content": content}, "responses": {}}}});
+    let url = json!({"url": format!("http://{server}")});
+    let collector = import_with(document(&url, &operations), json!({}));
+    let body = json!({"data": "aGk=", "metadata": {"a": 1}});
+    call(&collector, "a", json!({"body": body}))
+        .await
+        .expect("sent");
+    let request = seen.lock().expect("no panic").pop().expect("a request");
+    let (_, rest) = request
+        .split_once("content-type: multipart/related; boundary=")
+        .expect("a boundary");
+    let (boundary, rest) = rest.split_once("\r\n").expect("a line");
+    let parts: Vec<&str> = rest.split(&format!("--{boundary}")).collect();
+    assert_eq!(parts.len(), 4, "{request}");
+    assert!(parts[1].ends_with("\r\n\r\n{\"a\":1}\r\n"), "{request}");
+    assert!(parts[2].ends_with("\r\n\r\nhi\r\n"), "{request}");
+}

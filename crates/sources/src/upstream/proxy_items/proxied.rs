@@ -26,8 +26,8 @@ use crate::catalog::{
     ToolError, UpstreamIdentity, VariableFuture,
 };
 use crate::client::{ClientError, Listener, Params};
+use crate::protocol::scan::has_long_number;
 use crate::protocol::{PromptMessage, ResourceContents, Role};
-use crate::source::response::has_long_number;
 
 pub(super) struct UpstreamTool {
     pub(super) upstream: Arc<Upstream>,
@@ -164,7 +164,7 @@ fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
         Some((own, meta.get()))
     });
     if let Some((own, text)) = own {
-        match has_long_number(text).then(|| exact_meta(&own, text)) {
+        match has_long_number(text.as_bytes()).then(|| exact_meta(&own, text)) {
             Some(Some(exact)) => output.exact_meta = Some(exact),
             _ => output.meta = Some(Box::new(own)),
         }

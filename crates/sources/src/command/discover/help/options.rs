@@ -194,26 +194,39 @@ pub(super) fn positionals(usage: &str, words: &[&str]) -> Vec<Positional> {
             .and_then(|rest| rest.strip_suffix('}'));
         let name = match choices {
             Some(_) => "choice",
+            // An example of a path is named like its file.
+            None if name.starts_with('/') => name.rsplit('/').next().unwrap_or(name),
             None => name,
         };
         let is_name = name
             .chars()
-            .all(|c| c.is_alphanumeric() || "-_ ".contains(c));
+            .all(|c| c.is_alphanumeric() || "-_. ".contains(c));
         if !is_name || found.iter().any(|other| other.name == name) {
             continue;
         }
         found.push(Positional {
             name: name.to_owned(),
             is_required: !is_optional,
-            choices: choices
-                .map(|choices| choices.split(',').map(str::to_owned).collect())
-                .unwrap_or_default(),
+            choices: choices.map(alternatives).unwrap_or_default(),
         });
         if found.len() == 16 {
             break;
         }
     }
     found
+}
+
+/// Splits the alternatives of `{a,b}`, or of `{ a | b }` if none of them is a placeholder such as `COMMAND`.
+fn alternatives(text: &str) -> Vec<String> {
+    if !text.contains('|') {
+        return text.split(',').map(str::to_owned).collect();
+    }
+    let all: Vec<&str> = text.split('|').map(str::trim).collect();
+    let is_value = |one: &&str| is_word(one) && **one != one.to_uppercase();
+    match all.iter().all(is_value) {
+        true => all.into_iter().map(str::to_owned).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Splits a usage into words. A bracketed part is one word.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use memchr::{memchr, memmem};
 
 /// Replaces the escapes of unpaired surrogates (`\ud800`) by that of U+FFFD.
-pub(crate) fn paired(json: &[u8]) -> Cow<'_, [u8]> {
+pub fn paired(json: &[u8]) -> Cow<'_, [u8]> {
     let is_surrogate = |at: usize| {
         matches!(json.get(at + 2), Some(b'd' | b'D'))
             && json
@@ -18,6 +18,14 @@ pub(crate) fn paired(json: &[u8]) -> Cow<'_, [u8]> {
     match memmem::find_iter(json, b"\\u").any(is_surrogate) {
         true => replaced(json),
         false => Cow::Borrowed(json),
+    }
+}
+
+/// Does the same to a text, which can end within an escape.
+pub fn paired_text(json: &str) -> Cow<'_, str> {
+    match paired(json.as_bytes()) {
+        Cow::Borrowed(_) => json.into(),
+        Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
     }
 }
 
@@ -62,10 +70,17 @@ mod tests {
             (r#""\\ud83d""#, r#""\\ud83d""#),
             (r#""\ud7ff \u00e9""#, r#""\ud7ff \u00e9""#),
             (r#""\ud83"#, r#""\ud83"#),
+            (r#"{"a":"x\"#, r#"{"a":"x\"#),
+            (
+                r#""\\\uDC00\ud83d\uDE00\uD83D""#,
+                r#""\\\ufffd\ud83d\uDE00\ufffd""#,
+            ),
+            (r#""\ud800ü\n""#, r#""\ufffdü\n""#),
             ("", ""),
         ] {
             let found = paired(json.as_bytes());
             assert_eq!(std::str::from_utf8(&found), Ok(expected), "{json}");
+            assert_eq!(paired_text(json), expected);
         }
     }
 }
