@@ -124,6 +124,8 @@ pub struct RejectedItem {
     pub place: String,
     /// Description of the problem and of its solution.
     pub problem: String,
+    /// True if the item is tried again by itself.
+    pub is_retried: bool,
 }
 
 impl RejectedItem {
@@ -137,7 +139,15 @@ impl RejectedItem {
             source: source.into(),
             place: place.into(),
             problem: problem.into(),
+            is_retried: false,
         }
+    }
+
+    /// Marks an item that is tried again by itself.
+    #[must_use]
+    pub fn retried(mut self) -> Self {
+        self.is_retried = true;
+        self
     }
 }
 

@@ -491,3 +491,55 @@ fn log_messages_are_requested_once_and_forwarded_with_their_logger() {
         .collect();
     assert_eq!(set, [json!({"level": "warning"})]);
 }
+
+#[test]
+fn a_subscription_that_is_rejected_for_a_while_is_made_again() {
+    let listens = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&listens);
+    let site = modern(move |method, message| match method {
+        "server/discover" => {
+            let discovered = json!({
+                "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {"listChanged": true}},
+            });
+            Some(Told::json(200, response(message, discovered)))
+        }
+        "subscriptions/listen" => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Some(Told::json(503, error(message, -32000, json!({}))))
+        }
+        _ => None,
+    });
+    let _server = behind([("up", config(&site, json!({})))]).start();
+    becomes(|| 2 <= listens.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_list_that_is_announced_and_not_there_keeps_no_other_list_away() {
+    let changed = AtomicBool::new(false);
+    let site = upstream(move |method, _, message| match method {
+        "initialize" => {
+            let initialized = json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "x", "version": "0"},
+            });
+            Some(Told::json(200, response(message, initialized)))
+        }
+        "tools/call" => {
+            changed.store(true, Ordering::SeqCst);
+            let notification =
+                json!({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"});
+            let called = [notification, response(message, text("done"))];
+            Some(Told::events(&called, None))
+        }
+        "tools/list" if changed.load(Ordering::SeqCst) => {
+            Some(Told::json(200, response(message, tools("another"))))
+        }
+        "prompts/list" => Some(Told::json(200, error(message, -32602, json!({})))),
+        _ => None,
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    let call = json!({"name": "up__act", "arguments": {}});
+    result(&server, "2025-11-25", "tools/call", call);
+    becomes(|| listed(&server).contains_key("up__another"));
+}

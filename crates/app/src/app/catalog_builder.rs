@@ -31,6 +31,9 @@ pub(super) struct CatalogBuilder {
     items: AppItems,
     proved: bool,
     endpoints: Vec<Endpoint>,
+    /// Held while mounted sources are asked for their items, until these are served. Otherwise an older response could
+    /// replace a newer one.
+    asking: Arc<tokio::sync::Mutex<()>>,
     current: Mutex<Current>,
 }
 
@@ -53,8 +56,6 @@ pub(super) struct RefreshedSources {
 struct Current {
     config: Arc<Config>,
     loaded: LoadedItems,
-    /// Number of times that the mounted sources were asked again because one of them has changed.
-    asked: u64,
     /// Rejected items, which were logged already.
     rejected: Vec<RejectedItem>,
 }
@@ -80,10 +81,10 @@ impl CatalogBuilder {
             items,
             proved,
             endpoints,
+            asking: Arc::default(),
             current: Mutex::new(Current {
                 config,
                 loaded,
-                asked: 0,
                 rejected: server.refusals(),
             }),
         })
@@ -94,10 +95,10 @@ impl CatalogBuilder {
         let mut config = config.clone();
         self.identity.apply(&mut config);
         let config = Arc::new(config);
-        let (served, asked) = {
+        let asking = Arc::clone(&self.asking).lock_owned().await;
+        let served = {
             let current = self.current();
-            let served = (Arc::clone(&current.config), current.loaded.clone());
-            (served, current.asked)
+            (Arc::clone(&current.config), current.loaded.clone())
         };
         let mut loaded = self
             .items
@@ -122,20 +123,16 @@ impl CatalogBuilder {
         let builder = Arc::clone(self);
         Ok(Box::new(move || {
             let mut current = builder.current();
-            // A mounted source has changed since it was asked above.
-            if current.asked != asked {
-                loaded.mounted.clone_from(&current.loaded.mounted);
-            }
             let are_rules_new = current.config.policy != config.policy;
             upstream_metrics::watch_sources(&loaded.gauges(), &builder.server.telemetry().metrics);
             *current = Current {
                 config,
                 loaded,
-                asked: current.asked,
                 rejected,
             };
             builder.install(prepared);
             drop(current);
+            drop(asking);
             if let Some(audit) = &builder.server.audit
                 && are_rules_new
             {
@@ -273,14 +270,13 @@ impl CatalogBuilder {
     }
 
     async fn reload_mounted(&self) -> Result<(), AppError> {
+        let _asking = self.asking.lock().await;
         let known = self.current().loaded.mounted.clone();
         let mounted = self.items.load_mounted(&known).await?;
         for endpoint in &self.endpoints {
             endpoint.reload().await?;
         }
-        let mut current = self.current();
-        current.loaded.mounted = mounted;
-        current.asked += 1;
+        self.current().loaded.mounted = mounted;
         Ok(())
     }
 

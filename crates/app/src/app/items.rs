@@ -409,13 +409,20 @@ pub(super) fn log_rejected<'r>(
     origins: &SettingOrigins,
 ) {
     for item in rejected {
-        tracing::error!(
-            source = item.source,
-            place = item.place,
-            at = origins.of(&item.place),
-            "skipped: {}",
-            item.problem
-        );
+        let (source, place) = (&*item.source, &*item.place);
+        let at = origins.of(place);
+        match item.is_retried {
+            true => {
+                tracing::warn!(
+                    source,
+                    place,
+                    at,
+                    "not available, and tried again: {}",
+                    item.problem
+                );
+            }
+            false => tracing::error!(source, place, at, "skipped: {}", item.problem),
+        }
     }
 }
 

@@ -116,6 +116,11 @@ impl StreamingResponse {
         }
     }
 
+    /// Begins another message of an endless body: only large messages take memory, not all of them together.
+    pub fn begin_message(&mut self) {
+        self.seen = 0;
+    }
+
     /// Takes memory for a part of a large body, and waits for it until the deadline.
     async fn take_memory(&mut self, bytes: usize, deadline: Instant) -> Result<(), FetchError> {
         let bytes = bytes as u64;

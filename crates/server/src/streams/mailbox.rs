@@ -249,6 +249,13 @@ impl Mailbox {
         self.inner().opening
     }
 
+    /// Returns the greatest number of a stream of its session that is known: its own, or that of a newer one.
+    pub(super) fn newest_opening(&self) -> Option<u64> {
+        let inner = self.inner();
+        let newer = inner.newer.iter().map(|newer| newer.opening);
+        newer.chain(inner.opening).max()
+    }
+
     /// Sets the number of the stream within its session.
     pub(super) fn set_opening(&self, opening: u64) {
         let mut inner = self.inner();
@@ -547,6 +554,17 @@ mod tests {
             reported(&mailbox),
             [MailboxItem::Notice(resource("x://a"), Some(3))]
         );
+    }
+
+    #[test]
+    fn lh_05_the_newest_number_that_is_known_is_its_own_or_that_of_a_newer_one() {
+        let mailbox = mailbox(0);
+        assert_eq!(mailbox.newest_opening(), None);
+        mailbox.set_opening(5);
+        assert_eq!(mailbox.newest_opening(), Some(5));
+        mailbox.superseded_by(7);
+        mailbox.superseded_by(6);
+        assert_eq!(mailbox.newest_opening(), Some(7));
     }
 
     #[test]

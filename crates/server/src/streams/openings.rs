@@ -49,8 +49,17 @@ impl Streams {
         let log = self.names.openings(session);
         let number = self.state.append(&log, Bytes::new(), OPENINGS).await;
         self.track_health(&number);
-        // New logs are numbered by the time in microseconds, so this fallback stays in order.
-        number.unwrap_or_else(|_| unix_micros())
+        // New logs are numbered by the time in microseconds, so this fallback stays in order. The clock of this replica can be
+        // behind that of the shared state.
+        number.unwrap_or_else(|_| unix_micros().max(self.newest_opening(session) + 1))
+    }
+
+    /// Returns the greatest number of the session's streams that is known here; 0 for none.
+    fn newest_opening(&self, session: &str) -> u64 {
+        let registry = self.registry();
+        let mailboxes = registry.sessions.get(session).into_iter().flatten();
+        let known = mailboxes.filter_map(|mailbox| mailbox.newest_opening());
+        known.max().unwrap_or(0)
     }
 
     /// Applies the opening of a session's stream on another replica.

@@ -19,6 +19,7 @@ use super::wire::RequestMeta;
 use super::wire::{Params, RpcError};
 use super::{Abandoned, CLIENT_CAPABILITIES, Client, DISCOVER, INPUT_REQUIRED, Link, ROUNDS_MAX};
 use crate::catalog::path_deserializer;
+use crate::net;
 
 /// The usual beginning of a result.
 const COMPLETE: &str = r#""resultType":"complete""#;
@@ -210,7 +211,10 @@ impl Client {
         let answered = tokio::select! {
             biased;
             answered = exchanged => answered,
-            () = self.shared.time_is_up(id, limit) => return Err(ClientError::Timeout(limit)),
+            () = self.shared.time_is_up(id, limit) => {
+                self.has_timed_out(limit);
+                return Err(ClientError::Timeout(limit));
+            }
         };
         abandoned.tells = false;
         if answered.as_ref().is_err_and(ClientError::is_refusal) {
@@ -233,6 +237,41 @@ impl Client {
             }
             answered => answered,
         }
+    }
+
+    /// Closes the connection in the background if the server hangs. Requests with a shorter timeout than calls say nothing
+    /// about that.
+    fn has_timed_out(&self, limit: Duration) {
+        let send = match &self.link {
+            Link::Stdio(link) => link.sender(),
+            Link::Legacy(link) => link.sender(),
+            // Each request has a connection of its own.
+            Link::Http(_) => return,
+        };
+        if limit < self.options.request_timeout || !self.shared.may_hang(limit) {
+            return;
+        }
+        let Ok(expected) = self.shared.expect(None) else {
+            return;
+        };
+        let method = match self.revision.has_sessions() {
+            true => "ping",
+            false => DISCOVER,
+        };
+        let extra = RequestMeta {
+            introduction: self.introduction.complete(),
+            ..RequestMeta::default()
+        };
+        let message = wire::request_with(expected.id, method, &Params::new(), &extra).into();
+        let (shared, name) = (Arc::clone(&self.shared), self.options.name.clone());
+        net::spawn(async move {
+            if shared.close_if_it_hangs(send, message, expected).await {
+                tracing::warn!(
+                    upstream = name,
+                    "an upstream server sends nothing any more, and its connection is closed; the next request connects again"
+                );
+            }
+        });
     }
 
     /// Probes again, to distinguish a server that has left its lifecycle from one that rejects a single request.

@@ -398,6 +398,9 @@ impl Link {
             let said = decoder.push(&bytes).map_err(|_| ClientError::TooLarge {
                 max: self.message_bytes,
             })?;
+            if !said.is_empty() {
+                answer.begin_message();
+            }
             for said in said {
                 match said {
                     SseItem::Retry(milliseconds) => {

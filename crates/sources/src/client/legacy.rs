@@ -170,6 +170,9 @@ impl Stream {
                 .decoder
                 .push(&bytes)
                 .map_err(|error| ClientError::Protocol(error.to_string()))?;
+            if !said.is_empty() {
+                self.answer.begin_message();
+            }
             self.ready.extend(said);
         }
     }

@@ -192,6 +192,13 @@ fn is_about_something_else(status: u16) -> bool {
     )
 }
 
+/// Returns true for an error that a proxy, or a server that restarts or is overloaded, responds with for a while.
+pub(super) fn is_temporary(error: &RpcError) -> bool {
+    error
+        .status
+        .is_some_and(|status| status == 500 || is_about_something_else(status))
+}
+
 enum Choice {
     Modern,
     Legacy(Revision),
@@ -373,6 +380,22 @@ mod tests {
             "legacy"
         );
         assert_eq!(reported(Err(ClientError::Gone("x".to_owned()))), "legacy?");
+    }
+
+    #[test]
+    fn an_error_of_a_server_that_restarts_is_temporary() {
+        let is_temporary = |status| {
+            let ClientError::Rpc(error) = rpc(-32000, status, None) else {
+                unreachable!();
+            };
+            is_temporary(&error)
+        };
+        for status in [429, 500, 502, 503, 504] {
+            assert!(is_temporary(Some(status)), "{status}");
+        }
+        for status in [None, Some(400), Some(404), Some(501)] {
+            assert!(!is_temporary(status), "{status:?}");
+        }
     }
 
     #[test]

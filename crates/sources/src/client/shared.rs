@@ -1,6 +1,7 @@
 //! Requests that share a connection, and the routing of messages to them.
 
 mod notices;
+mod responsiveness;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     acknowledged: Notify,
     /// True if a message was withheld that a new connection would deliver.
     hindered: AtomicBool,
+    /// Number of messages that have arrived.
+    heard: AtomicU64,
 }
 
 #[derive(Default)]
@@ -50,6 +53,8 @@ struct State {
     /// Open client requests by the server's ID, as JSON text. A value ends the request without a response.
     questions: HashMap<Box<str>, oneshot::Sender<()>>,
     attribution: Attribution,
+    /// Time of the first timeout since the last message, and the number of messages until then.
+    timed_out: Option<(Instant, u64)>,
     /// Reason why no further responses will arrive.
     closed: Option<ClientError>,
 }
@@ -85,6 +90,7 @@ impl Shared {
             replies: Arc::new(Semaphore::new(REPLIES_MAX)),
             acknowledged: Notify::new(),
             hindered: AtomicBool::new(false),
+            heard: AtomicU64::new(0),
         }
     }
 
@@ -254,6 +260,7 @@ impl Shared {
         about: Option<u64>,
         send: impl FnOnce() -> Send1,
     ) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
         match incoming {
             Incoming::Answer { id, outcome } => {
                 if let Some(id) = id.or(about) {

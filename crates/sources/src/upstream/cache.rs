@@ -44,7 +44,8 @@ impl Listing {
         announced: impl Fn(&str) -> bool,
     ) -> Result<Self, ClientError> {
         let server = client.server();
-        let has = |name: &str| server.capabilities.contains_key(name) || announced(name);
+        let declares = |name: &str| server.capabilities.contains_key(name);
+        let has = |name: &str| declares(name) || announced(name);
         let mut listing = Self {
             completes: has("completions"),
             reads: has("resources"),
@@ -52,11 +53,12 @@ impl Listing {
         };
         let mut budget = client.list_budget();
         if has("tools") {
-            listing.tools = declared(client, "tools/list", "tools", &mut budget).await?;
+            let list = ("tools/list", "tools");
+            listing.tools = ask_for(client, list, declares("tools"), &mut budget).await?;
         }
         if has("resources") {
-            listing.resources =
-                declared(client, "resources/list", "resources", &mut budget).await?;
+            let list = ("resources/list", "resources");
+            listing.resources = ask_for(client, list, declares("resources"), &mut budget).await?;
             // Some servers with resources do not support templates.
             listing.templates = match client
                 .list_within("resources/templates/list", "resourceTemplates", &mut budget)
@@ -67,31 +69,31 @@ impl Listing {
             };
         }
         if has("prompts") {
-            listing.prompts = declared(client, "prompts/list", "prompts", &mut budget).await?;
+            let list = ("prompts/list", "prompts");
+            listing.prompts = ask_for(client, list, declares("prompts"), &mut budget).await?;
         }
         let server = client.server();
         let extensions = server.capabilities.get("extensions");
         let has_skills = extensions.is_some_and(|all| all.get(SKILLS_EXTENSION).is_some());
         if has_skills && !server.revision.has_sessions() {
-            listing.skills = client.list("skills/list", "skills").await?;
+            let list = ("skills/list", "skills");
+            listing.skills = ask_for(client, list, true, &mut client.list_budget()).await?;
         }
         Ok(listing)
     }
 }
 
-/// Reads a list whose capability the server declares. Some servers declare capabilities that they do not have.
-async fn declared(
+/// Reads a list. Some servers declare capabilities that they do not have, or announce changes of lists without declaring
+/// them.
+async fn ask_for(
     client: &Client,
-    method: &'static str,
-    member: &str,
+    (method, member): (&'static str, &str),
+    is_declared: bool,
     budget: &mut ListBudget,
 ) -> Result<Vec<Value>, ClientError> {
     match client.list_within(method, member, budget).await {
-        Err(ClientError::Rpc(error)) if error.code == METHOD_NOT_FOUND => {
-            tracing::debug!(
-                method,
-                "a server does not have a list whose capability it declares"
-            );
+        Err(ClientError::Rpc(error)) if error.code == METHOD_NOT_FOUND || !is_declared => {
+            tracing::debug!(method, %error, "a server does not have a list that it declares or announces");
             Ok(Vec::new())
         }
         found => found,

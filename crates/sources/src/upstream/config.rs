@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::client::{Lifecycle, TIMEOUT_MAX, Target};
 use crate::environment::{Conflicts, Secret};
-use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
+use crate::net::{Client as HttpClient, Deadlines, Guard, MemoryBudget, Program};
 use crate::source::client_tls::ClientTlsConfig;
 use crate::source::credentials::{AuthConfig, Credentials, Means};
 use crate::source::identity::{AssertionSigner, Forward, ForwardConfig, names_authorization};
@@ -234,6 +234,15 @@ impl UpstreamConfig {
     ///
     /// It has neither a command nor a URL, or both, or one that is not valid.
     pub fn target(&self, name: &str) -> Result<Target, UpstreamError> {
+        self.target_within(name, &MemoryBudget::default())
+    }
+
+    /// Returns the server's target like [`target`](Self::target), with the memory for large responses.
+    pub(super) fn target_within(
+        &self,
+        name: &str,
+        memory: &MemoryBudget,
+    ) -> Result<Target, UpstreamError> {
         let wrong = |place, problem: String| UpstreamError {
             name: name.to_owned(),
             place,
@@ -272,7 +281,9 @@ impl UpstreamConfig {
                     idle: self.timeout().max(Duration::from_secs(60)),
                     ..Deadlines::default()
                 };
-                let builder = HttpClient::builder(guard).deadlines(deadlines);
+                let builder = HttpClient::builder(guard)
+                    .deadlines(deadlines)
+                    .memory(memory.clone());
                 let client = self
                     .tls
                     .apply_for(std::slice::from_ref(&url), builder)

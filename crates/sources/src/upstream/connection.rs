@@ -80,7 +80,7 @@ impl Upstream {
         background: Background,
         parts: &SourceParts,
     ) -> Result<Self, UpstreamError> {
-        let target = config.target(name)?;
+        let target = config.target_within(name, &parts.memory)?;
         let credentials = config.credentials(name, parts)?;
         let forward = config.forwarded(name, parts.signer.as_ref())?;
         let listing = config.listing_credentials(name, parts)?;
@@ -380,3 +380,6 @@ impl Drop for Used<'_> {
         self.0.end(Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,7 +90,8 @@ impl Listener for Relay {
                     other => Err(UnrecordedRound::Ended(other)),
                 }
             };
-            match self.context.step("longshore-upstream-round", asks).await {
+            let step = round_of(self.upkeep.name());
+            match self.context.step(&step, asks).await {
                 Ok(result) => Ok(result),
                 Err(UnrecordedRound::Ended(outcome)) => outcome,
                 Err(UnrecordedRound::Step(error)) => Err(ClientError::Gone(error.to_string())),
@@ -181,6 +182,11 @@ impl Relay {
             }
         })
     }
+}
+
+/// Name of the steps that record rounds of an upstream, so that a tool that calls several upstreams resumes each of them.
+fn round_of(upstream: &str) -> String {
+    format!("longshore-upstream-round {upstream}")
 }
 
 /// A round of a request that is not recorded.

@@ -47,8 +47,8 @@ impl Connected {
 /// Place of one connection, which is made on first use and again after it was lost.
 pub(super) struct Line {
     current: ArcSwapOption<Connected>,
-    /// Held while the connection is made.
-    pub(super) connecting: Mutex<()>,
+    /// Held while the connection is made; the last attempt that failed, with its end.
+    pub(super) connecting: Mutex<Option<(Instant, ClientError)>>,
     /// Whose connection it is; `None` for all callers.
     pub(super) identity: Option<Arc<CallerIdentity>>,
     pub(super) usage: Usage,
@@ -58,7 +58,7 @@ impl Line {
     pub(super) fn new(identity: Option<Arc<CallerIdentity>>) -> Self {
         Self {
             current: ArcSwapOption::empty(),
-            connecting: Mutex::new(()),
+            connecting: Mutex::default(),
             identity,
             usage: Usage::new(Instant::now()),
         }

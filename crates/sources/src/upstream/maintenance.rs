@@ -129,6 +129,11 @@ impl Maintenance {
         }
     }
 
+    /// Returns the name of the upstream.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Wakes the maintenance task.
     pub(super) fn wake(&self) {
         self.bell.notify_one();

@@ -308,8 +308,8 @@ impl Upstreams {
                 }),
                 Err(problem) => {
                     let place = format!("upstreams.{}", upstream.name);
-                    all.refused
-                        .push(RejectedItem::new(&upstream.name, place, problem));
+                    let rejected = RejectedItem::new(&upstream.name, place, problem);
+                    all.refused.push(rejected.retried());
                 }
             }
         }

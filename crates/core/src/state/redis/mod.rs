@@ -35,6 +35,7 @@ pub struct Redis {
     prefix: String,
     breaker: Mutex<Breaker>,
     scripts: Scripts,
+    within: Duration,
 }
 
 struct Scripts {
@@ -74,6 +75,7 @@ impl Redis {
                 swap: Script::new(include_str!("scripts/swap.lua")),
                 count: Script::new(include_str!("scripts/count.lua")),
             },
+            within,
         })
     }
 
@@ -130,6 +132,7 @@ impl Redis {
         match self.breaker().enter(Instant::now()) {
             Ok(()) => Ok(Call {
                 redis: Some(self),
+                began: Instant::now(),
                 is_asked: false,
             }),
             Err(_) => Err(unreachable(
@@ -148,9 +151,11 @@ const PAUSE: Backoff = Backoff {
     max: Duration::from_secs(2),
 };
 
-/// A call that has begun. One that is given up counts as failed.
+/// A call that has begun. One that is given up counts as failed if it had its time. Otherwise its caller has left, and it
+/// says nothing about the server.
 struct Call<'r> {
     redis: Option<&'r Redis>,
+    began: Instant,
     /// True once it has a connection.
     is_asked: bool,
 }
@@ -173,11 +178,17 @@ impl Call<'_> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        if let Some(redis) = self.redis {
-            redis.breaker().failed(Instant::now(), chance());
-            if self.is_asked {
-                redis.way.miss();
-            }
+        let Some(redis) = self.redis else {
+            return;
+        };
+        let now = Instant::now();
+        if now < self.began + redis.within {
+            redis.breaker().abandoned(now);
+            return;
+        }
+        redis.breaker().failed(now, chance());
+        if self.is_asked {
+            redis.way.miss();
         }
     }
 }
@@ -393,6 +404,24 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_their_callers_give_up_early_say_nothing_about_the_server() {
+        let config = StateConfig {
+            url: Some("redis://127.0.0.1:1".to_owned().into()),
+            ..StateConfig::default()
+        };
+        let redis = Redis::new(&config).expect("an address");
+        for _ in 0..2 * FAILURES_MAX {
+            drop(redis.begin().expect("admitted"));
+        }
+        for _ in 0..FAILURES_MAX {
+            let call = redis.begin().expect("admitted");
+            tokio::time::advance(redis.within).await;
+            drop(call);
+        }
+        assert!(redis.begin().is_err());
+    }
 
     #[test]
     fn a_name_without_an_address_is_not_a_connection_that_broke_off() {

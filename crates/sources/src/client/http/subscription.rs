@@ -184,7 +184,10 @@ impl Link {
             })
             .await;
             is_first = false;
-            if ended.is_ok() && matches!(expected.response().await, Err(ClientError::Rpc(_))) {
+            if ended.is_ok()
+                && let Err(ClientError::Rpc(error)) = expected.response().await
+                && !lifecycle::is_temporary(&error)
+            {
                 // The server rejected the request.
                 return;
             }

@@ -376,3 +376,37 @@ async fn a_server_that_reads_no_responses_gets_only_so_many() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_may_hang_if_requests_time_out_one_after_the_other_without_a_message() {
+    let connection = ServerConnection::new();
+    let limit = Duration::from_secs(10);
+    let may_hang = || connection.shared.may_hang(limit);
+    assert!(!may_hang());
+    tokio::time::advance(limit / 2).await;
+    assert!(!may_hang(), "it began before the first one had timed out");
+    tokio::time::advance(limit / 2).await;
+    assert!(may_hang());
+    assert!(!may_hang(), "two more are needed");
+    tokio::time::advance(limit).await;
+    connection.answers(1);
+    assert!(!may_hang(), "a message has arrived");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_connection_without_any_response_is_closed() {
+    for responds in [true, false] {
+        let shared = ServerConnection::new().shared;
+        let expected = shared.expect(None).expect("it is open");
+        let (id, server) = (expected.id, Arc::clone(&shared));
+        let send: Send1 = Arc::new(move |_| {
+            if responds {
+                server.settle(id, Ok(RawValue::NULL.to_owned()));
+            }
+            Box::pin(std::future::ready(()))
+        });
+        let is_closed = shared.close_if_it_hangs(send, Bytes::new(), expected).await;
+        assert_eq!(is_closed, !responds);
+        assert_eq!(shared.is_closed(), !responds);
+    }
+}

@@ -61,3 +61,25 @@ fn what_cannot_be_is_told_with_its_place() {
         "upstreams.x.headers: \"a b\" cannot be the name of a header"
     );
 }
+
+#[tokio::test]
+async fn large_responses_take_memory() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n");
+        let _ = stream.write_all(&[b'x'; 200_000]);
+    });
+    let memory = MemoryBudget::default();
+    memory.set_room(1);
+    let config = of(&format!(r#"{{"url": "http://{address}/mcp"}}"#));
+    let Ok(Target::Url { url, client, .. }) = config.target_within("x", &memory) else {
+        panic!("a URL");
+    };
+    let response = client.fetch(crate::net::OutgoingRequest::get(url)).await;
+    let error = response.expect_err("no memory").to_string();
+    assert!(error.contains("limits.memory_bytes"), "{error}");
+}

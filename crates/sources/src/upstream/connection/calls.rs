@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use super::super::cache::Listing;
 use super::super::call_error::CallError;
 use super::super::forwarding::Relay;
-use super::super::instrumented::{InstrumentedRequest, Operation, RequestOutcome, Session};
+use super::super::instrumented::{InstrumentedRequest, Operation, Peer, RequestOutcome, Session};
 use super::super::line::{Connected, Line};
-use super::super::maintenance::CallerEvents;
+use super::super::maintenance::{CallerEvents, Maintenance};
 use super::super::usage::Usage;
 use super::{HEADER_MISMATCH, Upstream, Used, given_up};
 use crate::catalog::CallContext;
-use crate::client::{Client, ClientError, Events, Listener, Options, Params};
+use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
 use crate::net::{BulkheadPermit, with_causes};
 use crate::telemetry::Metrics;
 
@@ -40,10 +40,23 @@ impl Upstream {
     }
 
     async fn connect(&self, line: &Arc<Line>) -> Result<Arc<Connected>, ClientError> {
-        let _one_at_a_time = line.connecting.lock().await;
-        if let Some(connected) = line.usable() {
-            return Ok(connected);
+        let attempt = ConnectionAttempt {
+            name: self.name.clone(),
+            line: Arc::clone(line),
+            upkeep: Arc::clone(&self.upkeep),
+            peer: Arc::clone(&self.peer),
+            asked: Instant::now(),
+        };
+        let connecting = attempt.run(self.target.clone(), self.options(line));
+        // The waiting request can be cancelled, but the connection is shared, so a task of its own makes and stores it.
+        match self.background.spawn(connecting) {
+            Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
+            None => Err(given_up()),
         }
+    }
+
+    /// Returns the options of a connection.
+    fn options(&self, line: &Line) -> Options {
         let credentials = match &line.identity {
             Some(identity) => Some(Arc::clone(identity) as Arc<dyn crate::client::Credentials>),
             None => self
@@ -51,13 +64,12 @@ impl Upstream {
                 .clone()
                 .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
         };
-        let is_shared = line.identity.is_none();
         let upkeep = Arc::clone(&self.upkeep);
-        let events: Arc<dyn Events> = match is_shared {
+        let events: Arc<dyn Events> = match line.identity.is_none() {
             true => upkeep,
             false => Arc::new(CallerEvents(upkeep)),
         };
-        let options = Options {
+        Options {
             name: self.name.clone(),
             capabilities: super::super::forwarding::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
@@ -68,36 +80,7 @@ impl Upstream {
             lifecycle: self.config.protocol,
             lifecycle_cache: self.lifecycle_cache.clone(),
             ..Options::default()
-        };
-        let connecting = Client::connect(self.target.clone(), options);
-        // The waiting request can be cancelled, but the connection is shared, so it is made in a separate task.
-        let client = match self.background.spawn(connecting) {
-            Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
-            None => Err(given_up()),
-        };
-        let client = client.map_err(|error| {
-            if is_shared {
-                self.upkeep.not_connected();
-            }
-            line.blamed(error)
-        })?;
-        tracing::info!(
-            upstream = self.name,
-            server = client.server().implementation.name,
-            revision = %client.server().revision,
-            "connected"
-        );
-        let connected = Arc::new(Connected {
-            session: Session::begin(&self.peer, client.revision()),
-            client,
-            since: Instant::now(),
-        });
-        line.store(Arc::clone(&connected));
-        match is_shared {
-            true => self.upkeep.connected(),
-            false => self.upkeep.caller_connected(),
         }
-        Ok(connected)
     }
 
     /// Runs a task on the runtime of the connections.
@@ -264,6 +247,58 @@ impl Upstream {
                 Err(error.into())
             }
         }
+    }
+}
+
+/// An attempt to connect, for all requests that wait for the connection.
+struct ConnectionAttempt {
+    name: String,
+    line: Arc<Line>,
+    upkeep: Arc<Maintenance>,
+    peer: Arc<Peer>,
+    asked: Instant,
+}
+
+impl ConnectionAttempt {
+    /// Connects, unless another attempt has ended since this one was asked for: its outcome counts for both.
+    async fn run(self, target: Target, options: Options) -> Result<Arc<Connected>, ClientError> {
+        let mut failed = self.line.connecting.lock().await;
+        if let Some(connected) = self.line.usable() {
+            return Ok(connected);
+        }
+        if let Some((ended, error)) = &*failed
+            && self.asked <= *ended
+        {
+            return Err(error.clone());
+        }
+        let client = match Client::connect(target, options).await {
+            Ok(client) => client,
+            Err(error) => {
+                let error = self.line.blamed(error);
+                *failed = Some((Instant::now(), error.clone()));
+                if self.line.identity.is_none() {
+                    self.upkeep.not_connected();
+                }
+                return Err(error);
+            }
+        };
+        tracing::info!(
+            upstream = self.name,
+            server = client.server().implementation.name,
+            revision = %client.server().revision,
+            "connected"
+        );
+        let connected = Arc::new(Connected {
+            session: Session::begin(&self.peer, client.revision()),
+            client,
+            since: Instant::now(),
+        });
+        self.line.store(Arc::clone(&connected));
+        match self.line.identity {
+            None => self.upkeep.connected(),
+            Some(_) => self.upkeep.caller_connected(),
+        }
+        Ok(connected)
     }
 }
 
