@@ -92,16 +92,14 @@ impl Progress {
             Ok(Finished::Response(response)) => Ok(*response),
             Err(rejection) => Err(rejection),
         };
-        Poll::Ready(match outcome {
+        let mut response = match outcome {
             Ok(response) => response,
-            Err(rejection) => {
-                let mut response = self.reject(rejection, origin, head);
-                if !self.is_read {
-                    announce_close(cx, head.version, body, &mut response);
-                }
-                response
-            }
-        })
+            Err(rejection) => self.reject(rejection, origin, head),
+        };
+        if !self.is_read {
+            announce_close(cx, head.version, body, &mut response);
+        }
+        Poll::Ready(response)
     }
 
     #[cold]
