@@ -92,6 +92,9 @@ impl Router {
         fields.check_names()?;
         if head.version == Version::HTTP_2 {
             fields.check_authority(&head.uri)?;
+        } else if head.version == Version::HTTP_11 && head.uri.authority().is_some() {
+            // HTTP/1.1 requires Host beside a full URL too (RFC 9112 section 3.2.2).
+            fields.host.value()?.ok_or(HttpError::HostMissing)?;
         }
         let path = self.path(&head.uri);
         let is_for_everybody = || {
@@ -185,7 +188,7 @@ impl Router {
             error,
             HttpError::HostForeign | HttpError::OriginForeign | HttpError::OriginUnnamed
         ) {
-            self.guard.report(error.setting(), &head.headers);
+            self.guard.report(error.setting(), head);
         }
         let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
         self.reject(error.into(), (route, &head.uri), client)
