@@ -20,7 +20,7 @@ use super::route::{Protected, Route, RouteTarget};
 use super::tls::Tls;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{Authenticator, PrincipalKind};
-use crate::net::{Body, Peer};
+use crate::net::{Body, ForwardedHeadersSeen, Peer};
 use crate::telemetry::{Reason, Refusals, Telemetry};
 
 /// Everything that is served over HTTP, shared by all workers.
@@ -36,6 +36,8 @@ pub(crate) struct Router {
     pub prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
+    /// Which headers with client addresses the trusted proxies write.
+    pub(super) forwarded: ForwardedHeadersSeen,
     pub layers: Layers,
     pub telemetry: Telemetry,
     pub refusals: Refusals,
@@ -214,7 +216,7 @@ impl Router {
         if trusted.is_empty() {
             return peer;
         }
-        let address = trusted.client(peer.address, headers);
+        let address = trusted.client(peer.address, headers, &self.forwarded);
         if address == peer.address {
             peer
         } else {
