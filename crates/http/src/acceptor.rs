@@ -12,7 +12,7 @@ use crate::limit::{Limit, LimitCounters, subnet};
 
 /// Delay when the system has no free sockets or the connection limit is reached.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Minimum interval between log entries about exhausted sockets.
+/// Minimum interval between log entries about exhausted sockets, and about the connection limit.
 pub(super) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Time for a closed connection to be released.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
@@ -28,8 +28,8 @@ pub(crate) struct Acceptor<'s> {
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
     /// its client need not wait.
     reserve: Option<File>,
-    /// True if the connection limit was logged.
-    full: bool,
+    /// Time of the last log entry about the connection limit.
+    full: Option<Instant>,
     /// Time of the last log entry about exhausted sockets.
     starved: Option<Instant>,
 }
@@ -52,7 +52,7 @@ impl<'s> Acceptor<'s> {
                 config.trusted_proxies.clone(),
             ),
             reserve: reserve(),
-            full: false,
+            full: None,
             starved: None,
         }
     }
@@ -78,13 +78,12 @@ impl<'s> Acceptor<'s> {
         loop {
             let open: usize = self.workers.iter().map(Worker::connections).sum();
             if open < self.max {
-                self.full &= !first;
                 return;
             }
             if std::mem::take(&mut first) {
                 self.hits.count(Limit::Connections);
             }
-            if !std::mem::replace(&mut self.full, true) {
+            if is_due(&mut self.full) {
                 tracing::warn!(
                     max = self.max,
                     setting = Limit::Connections.setting(),
@@ -128,13 +127,7 @@ impl<'s> Acceptor<'s> {
 
     /// The system has no socket for the next connection.
     async fn cannot_accept(&mut self, error: &io::Error) {
-        // The condition recurs twenty times a second while it lasts.
-        let now = Instant::now();
-        let told_lately = self
-            .starved
-            .is_some_and(|reported| now - reported < TOLD_AGAIN_AFTER);
-        if !told_lately {
-            self.starved = Some(now);
+        if is_due(&mut self.starved) {
             tracing::warn!(
                 %error,
                 setting = Limit::OpenFiles.setting(),
@@ -188,6 +181,16 @@ async fn hand_over(workers: &[Worker], mut accepted: Handoff) {
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Returns true if a condition that recurs many times a second is to be logged again, given the time of the last entry.
+fn is_due(logged: &mut Option<Instant>) -> bool {
+    let now = Instant::now();
+    let is_due = logged.is_none_or(|logged| TOLD_AGAIN_AFTER <= now - logged);
+    if is_due {
+        *logged = Some(now);
+    }
+    is_due
 }
 
 fn reserve() -> Option<File> {
