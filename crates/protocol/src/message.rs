@@ -312,7 +312,7 @@ impl Malformed<'_> {
 
     /// A document that was given up.
     #[cold]
-    fn scanned(error: ScanError, scanner: &Scanner<'_>) -> Self {
+    pub fn scanned(error: ScanError, scanner: &Scanner<'_>) -> Self {
         let parse = Self::parse(format!("{} at byte {}", error.reason, error.at));
         match scanner.exceeded() {
             None => parse,
