@@ -77,6 +77,11 @@ impl Progress {
         }
     }
 
+    /// Returns true if the request waits for its body.
+    pub(super) fn reads_body(&self) -> bool {
+        matches!(self.stage, Stage::ReadBody(_))
+    }
+
     /// Continues with the request. A rejection becomes a response here, and is counted and recorded.
     #[inline]
     pub(super) fn poll(

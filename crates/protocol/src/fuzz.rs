@@ -194,8 +194,8 @@ fn read_params(params: &Members<'_>) -> Option<MessageTexts> {
 fn is_id(json: &str) -> bool {
     match serde_json::from_str::<Value>(json) {
         Ok(Value::String(_)) => json.len() <= ID_MAX_BYTES + 2,
-        Ok(Value::Number(number)) => {
-            let whole = number.as_f64().filter(|n| n.fract() == 0.0);
+        Ok(Value::Number(_)) => {
+            let whole = json.parse::<f64>().ok().filter(|n| n.fract() == 0.0);
             let is_float = json.len() <= ID_MAX_BYTES && json.contains(['.', 'e', 'E']);
             json.parse::<i128>()
                 .is_ok_and(|n| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&n))
