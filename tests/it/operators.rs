@@ -459,6 +459,16 @@ fn clients_that_do_not_read_do_not_keep_the_admin_port_from_others() {
 }
 
 #[test]
+fn probes_that_close_their_sending_side_get_a_response() {
+    let server = demo().admin().start();
+    for mut connection in [server.connect_to_admin(), server.connect()] {
+        connection.send("GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        assert_eq!(connection.finish().receive().status, 200);
+        connection.assert_closed();
+    }
+}
+
+#[test]
 fn the_admin_port_has_a_live_page_that_only_reads() {
     let server = Serve::new().admin().start();
     let page = get(&mut server.connect_to_admin(), "/");

@@ -250,6 +250,11 @@ fn what_goes_wrong_is_a_problem_with_its_status() {
     ] {
         problem(&call(&server, "echo", body), 400);
     }
+    let detail = problem(&call(&server, "echo", r#"{"message": "\ud800"}"#), 400);
+    assert!(detail.contains("lone surrogate"), "{detail}");
+    let deep = format!(r#"{{"message": {}{}}}"#, "[".repeat(70), "]".repeat(70));
+    let response = call(&server, "echo", &deep);
+    assert_eq!(response.json()["setting"], "server.messages.depth");
     let text = send(
         &server,
         "POST",

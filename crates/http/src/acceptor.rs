@@ -12,7 +12,7 @@ use crate::limit::{Limit, LimitCounters, subnet};
 
 /// Delay when the system has no free sockets or the connection limit is reached.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Minimum interval between log entries about exhausted sockets.
+/// Minimum interval between log entries about exhausted sockets, and about the connection limit.
 pub(super) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Time for a closed connection to be released.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
@@ -28,8 +28,8 @@ pub(crate) struct Acceptor<'s> {
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
     /// its client need not wait.
     reserve: Option<File>,
-    /// True if the connection limit was logged.
-    full: bool,
+    /// Time of the last log entry about the connection limit.
+    full: Option<Instant>,
     /// Time of the last log entry about exhausted sockets.
     starved: Option<Instant>,
 }
@@ -52,7 +52,7 @@ impl<'s> Acceptor<'s> {
                 config.trusted_proxies.clone(),
             ),
             reserve: reserve(),
-            full: false,
+            full: None,
             starved: None,
         }
     }
@@ -78,13 +78,12 @@ impl<'s> Acceptor<'s> {
         loop {
             let open: usize = self.workers.iter().map(Worker::connections).sum();
             if open < self.max {
-                self.full &= !first;
                 return;
             }
             if std::mem::take(&mut first) {
                 self.hits.count(Limit::Connections);
             }
-            if !std::mem::replace(&mut self.full, true) {
+            if is_due(&mut self.full) {
                 tracing::warn!(
                     max = self.max,
                     setting = Limit::Connections.setting(),
@@ -128,13 +127,7 @@ impl<'s> Acceptor<'s> {
 
     /// The system has no socket for the next connection.
     async fn cannot_accept(&mut self, error: &io::Error) {
-        // The condition recurs twenty times a second while it lasts.
-        let now = Instant::now();
-        let told_lately = self
-            .starved
-            .is_some_and(|reported| now - reported < TOLD_AGAIN_AFTER);
-        if !told_lately {
-            self.starved = Some(now);
+        if is_due(&mut self.starved) {
             tracing::warn!(
                 %error,
                 setting = Limit::OpenFiles.setting(),
@@ -190,6 +183,16 @@ async fn hand_over(workers: &[Worker], mut accepted: Handoff) {
     }
 }
 
+/// Returns true if a condition that recurs many times a second is to be logged again, given the time of the last entry.
+fn is_due(logged: &mut Option<Instant>) -> bool {
+    let now = Instant::now();
+    let is_due = logged.is_none_or(|logged| TOLD_AGAIN_AFTER <= now - logged);
+    if is_due {
+        *logged = Some(now);
+    }
+    is_due
+}
+
 fn reserve() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -197,18 +200,59 @@ fn reserve() -> Option<File> {
 /// The configured number, or what the process may have open less a reserve.
 fn max_connections(limits: &HttpLimits) -> usize {
     const RESERVE: usize = 512;
+    /// Fewer connections than this are worth a warning.
+    const MANY: usize = 4096;
     #[cfg(unix)]
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile)
-        .current
-        .and_then(|files| usize::try_from(files).ok());
+    let files = raise_open_files(limits.connections.saturating_add(RESERVE));
     #[cfg(not(unix))]
     let files = None::<usize>;
-    match files {
-        Some(files) => limits
-            .connections
-            .min(files.saturating_sub(RESERVE).max(64)),
-        None => limits.connections,
+    let Some(files) = files else {
+        return limits.connections;
+    };
+    let max = files.saturating_sub(RESERVE).max(64);
+    if max < limits.connections.min(MANY) {
+        tracing::warn!(
+            open_files = files,
+            connections = max,
+            setting = Limit::Connections.setting(),
+            "the hard limit of open files permits fewer connections than http.limits.connections; raise it (ulimit -Hn, \
+             LimitNOFILE, --ulimit nofile), or lower the setting"
+        );
     }
+    limits.connections.min(max)
+}
+
+/// Raises the soft limit of open files, as far as it is needed and the hard limit permits: many systems have a soft limit of
+/// 1024. Returns the limit, if there is one.
+#[cfg(unix)]
+fn raise_open_files(needed: usize) -> Option<usize> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nofile);
+    if let Some(raised) = raised(before.current, before.maximum, needed as u64) {
+        let limit = Rlimit {
+            current: Some(raised),
+            ..before
+        };
+        match setrlimit(Resource::Nofile, limit) {
+            Ok(()) => tracing::debug!(
+                from = before.current,
+                to = raised,
+                "the soft limit of open files was raised"
+            ),
+            Err(error) => tracing::debug!(%error, "the soft limit of open files cannot be raised"),
+        }
+    }
+    let files = getrlimit(Resource::Nofile).current;
+    files.and_then(|files| usize::try_from(files).ok())
+}
+
+/// The soft limit to set, if the current one is too low. `None` is no limit.
+#[cfg(unix)]
+fn raised(current: Option<u64>, maximum: Option<u64>, needed: u64) -> Option<u64> {
+    let possible = maximum.map_or(needed, |maximum| needed.min(maximum));
+    current
+        .is_some_and(|current| current < possible)
+        .then_some(possible)
 }
 
 /// Returns true if the error concerns one connection only, so that the next can be accepted at once.
@@ -227,6 +271,20 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn the_soft_limit_of_open_files_is_raised_as_far_as_needed_and_permitted() {
+        let soft = |current| raised(Some(current), Some(4096), 2000);
+        assert_eq!(
+            [soft(1024), soft(2000), soft(4096)],
+            [Some(2000), None, None]
+        );
+        assert_eq!(raised(Some(1024), Some(4096), 20_512), Some(4096));
+        assert_eq!(raised(Some(4096), Some(4096), 20_512), None);
+        assert_eq!(raised(Some(256), None, 20_512), Some(20_512));
+        assert_eq!(raised(None, None, 20_512), None);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_worker_that_is_blocked_does_not_keep_connections_from_the_others() {

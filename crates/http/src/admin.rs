@@ -107,6 +107,8 @@ async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>)
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
+        // Scripts that probe with `nc -N` close their sending side, and wait for the response.
+        .half_close(true)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {

@@ -96,6 +96,11 @@ impl ConnectionState {
         self.shared.activity().phase
     }
 
+    /// Returns true if the client takes no bytes of what is being written.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.shared.activity().stalled.is_some()
+    }
+
     /// Returns true if the connection speaks HTTP/2.
     #[inline]
     pub(crate) fn is_http2(&self) -> bool {

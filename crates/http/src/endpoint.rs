@@ -1,20 +1,17 @@
 //! Messages on the MCP path.
 
-use std::future::Future as _;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
-use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::connection::Event;
 use super::context::{Origin, RequestContext};
 use super::headers::Summary;
 use super::rejection::HttpError;
+use super::timer::RunningSeconds;
 use crate::limit::{LARGE_BYTES, Limit, LimitExceeded};
 use crate::net::{Body, ReadError, Reader};
 use crate::server::{MaybeReady, Server, VersionHeader};
@@ -134,34 +131,21 @@ pub(super) struct BodyReader {
 }
 
 /// Checks the arrival rate of a stream's body each second, as the sweep does for HTTP/1 connections.
-struct StreamWatch {
-    began: Instant,
-    second: Pin<Box<Sleep>>,
-}
+struct StreamWatch(RunningSeconds);
 
 impl StreamWatch {
-    fn begin() -> Self {
-        let began = Instant::now();
-        Self {
-            began,
-            second: Box::pin(sleep_until(began + Duration::from_secs(1))),
-        }
-    }
-
     /// Completes with the limit that was exceeded; `received` is the number of bytes so far.
     fn poll(&mut self, cx: &mut Context<'_>, received: usize, limits: &HttpLimits) -> Poll<Limit> {
         loop {
-            ready!(self.second.as_mut().poll(cx));
-            let age = self.began.elapsed().as_secs();
-            if u64::from(limits.body_seconds) <= age {
+            let age = ready!(self.0.poll_next(cx));
+            if limits.body_seconds <= age {
                 return Poll::Ready(Limit::BodySeconds);
             }
-            let least = age.saturating_sub(5) * u64::from(limits.body_bytes_per_second);
+            let rate = u64::from(limits.body_bytes_per_second);
+            let least = u64::from(age.saturating_sub(5)) * rate;
             if (received as u64) < least {
                 return Poll::Ready(Limit::BodyRate);
             }
-            let next = self.began + Duration::from_secs(age + 1);
-            self.second.as_mut().reset(next);
         }
     }
 }
@@ -220,7 +204,7 @@ impl BodyReader {
             _ => {
                 let watch = self
                     .watch
-                    .get_or_insert_with(|| Box::new(StreamWatch::begin()));
+                    .get_or_insert_with(|| Box::new(StreamWatch(RunningSeconds::begin())));
                 let limits = &origin.router.endpoint.config.limits;
                 watch.poll(cx, self.reader.received(), limits)
             }
@@ -237,8 +221,8 @@ mod tests {
     /// The second in which a body on a stream is given up, and why; `received` says how much has come by when.
     async fn given_up(received: impl Fn(u64) -> usize) -> (u64, Limit) {
         let limits = HttpLimits::default();
-        let mut watch = StreamWatch::begin();
-        let began = watch.began;
+        let began = tokio::time::Instant::now();
+        let mut watch = StreamWatch(RunningSeconds::begin());
         let limit = poll_fn(|cx| watch.poll(cx, received(began.elapsed().as_secs()), &limits));
         let limit = limit.await;
         (began.elapsed().as_secs(), limit)

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 
 use super::connection::ConnectionState;
 use super::h2_response_body;
@@ -119,10 +119,17 @@ fn begin(
         Poll::Pending => {
             let connection = Rc::clone(served.connection());
             drop(tokio::task::spawn_local(async move {
+                let mut is_continued = false;
                 let response = poll_fn(|cx| match Pin::new(&mut request).poll(cx) {
                     Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
-                    // A stream reset by the client stops the wait.
-                    Poll::Pending => respond.poll_reset(cx).map(|_| None),
+                    Poll::Pending => {
+                        if !is_continued && request.is_to_be_continued() {
+                            is_continued = true;
+                            ask_for_body(&mut respond);
+                        }
+                        // A stream reset by the client stops the wait.
+                        respond.poll_reset(cx).map(|_| None)
+                    }
                 });
                 if let Some(response) = response.await
                     && let Some(sending) =
@@ -134,6 +141,14 @@ fn begin(
             None
         }
     }
+}
+
+/// Sends `100 Continue`, as hyper does over HTTP/1.
+fn ask_for_body(respond: &mut SendResponse<Bytes>) {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::CONTINUE;
+    // An error means that the client has reset the stream.
+    let _ = respond.send_informational(response);
 }
 
 impl Answer {

@@ -16,12 +16,22 @@ pub(super) fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = text.split_at(end);
     let is_named = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     let is_v6 = |b: u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
+    // The zone of a link-local address, which has a meaning for the client only (RFC 6874).
+    let is_zone = |b: u8| is_named(b) || matches!(b, b'%' | b'~');
     let good = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-        Some(inner) => !inner.is_empty() && inner.bytes().all(is_v6),
+        Some(inner) => {
+            let (address, zone) = inner.split_once('%').unwrap_or((inner, "0"));
+            !address.is_empty()
+                && address.bytes().all(is_v6)
+                && !zone.is_empty()
+                && zone.bytes().all(is_zone)
+        }
         None => !host.is_empty() && host.bytes().all(is_named),
     };
     let port = match port.strip_prefix(':') {
         None if port.is_empty() => None,
+        // The port may be empty (RFC 3986 section 3.2.3).
+        Some("") => None,
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => Some(digits.parse().ok()?),
         None | Some(_) => return None,
     };

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Uri, Version};
+use http::{HeaderValue, Uri, Version};
 
 use super::config::HttpConfig;
 use super::headers::Fields;
@@ -112,18 +112,20 @@ impl HostGuard {
     }
 
     /// Logs a rejection, at most once a minute, with the setting that would permit the request.
-    pub fn report(&self, setting: Option<&'static str>, headers: &HeaderMap) {
+    pub fn report(&self, setting: Option<&'static str>, head: &Parts) {
         if !self.reported.is_due(Instant::now()) {
             return;
         }
-        let said = |name| {
-            let value = headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+        let field = |name| head.headers.get(name).map(HeaderValue::as_bytes);
+        let authority = head.uri.authority().map(|host| host.as_str().as_bytes());
+        let cut = |value: Option<&[u8]>| {
+            let value = value.unwrap_or_default();
             value[..value.len().min(100)].escape_ascii().to_string()
         };
         tracing::warn!(
             setting,
-            host = said(HOST),
-            origin = said(ORIGIN),
+            host = cut(authority.or_else(|| field(HOST))),
+            origin = cut(field(ORIGIN)),
             "a request was rejected for its Host or Origin; to accept it, add the value to the setting"
         );
     }
@@ -265,7 +267,7 @@ fn is_never_rebound(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderName;
+    use http::{HeaderMap, HeaderName};
 
     use super::*;
 

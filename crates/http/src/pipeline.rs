@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use http::header::CONNECTION;
+use http::header::{CONNECTION, EXPECT};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response};
 use tower::ServiceExt as _;
@@ -115,6 +115,18 @@ impl RequestFuture {
     #[inline]
     pub(super) fn connection(&self) -> &Rc<ConnectionState> {
         &self.service.connection
+    }
+
+    /// Returns true if the request waits for its body, and its client waits to be asked for it (RFC 9110 section 10.1.1).
+    pub(super) fn is_to_be_continued(&self) -> bool {
+        let State::Waiting(waiting) = &self.state else {
+            return false;
+        };
+        let is_continue = |expected: &HeaderValue| {
+            let expected = expected.as_bytes();
+            expected.eq_ignore_ascii_case(b"100-continue")
+        };
+        waiting.1.reads_body() && self.head.headers.get(EXPECT).is_some_and(is_continue)
     }
 
     /// Admits the request by its head, and runs all stages that do not wait: for nearly all messages, every one.

@@ -50,11 +50,13 @@ pub(super) struct EnvelopeError {
 }
 
 impl EnvelopeError {
-    /// Converts the error; its data become members of the document.
+    /// Converts the error; its data become members of the document, beside those of its own.
     pub(super) fn into_problem(self, status: StatusCode) -> Value {
         let mut problem = problem(status, &self.message);
         if let Value::Object(problem) = &mut problem {
-            problem.extend(self.data);
+            for (name, value) in self.data {
+                problem.entry(name).or_insert(value);
+            }
         }
         problem
     }

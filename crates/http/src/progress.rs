@@ -77,6 +77,11 @@ impl Progress {
         }
     }
 
+    /// Returns true if the request waits for its body.
+    pub(super) fn reads_body(&self) -> bool {
+        matches!(self.stage, Stage::ReadBody(_))
+    }
+
     /// Continues with the request. A rejection becomes a response here, and is counted and recorded.
     #[inline]
     pub(super) fn poll(
@@ -92,16 +97,14 @@ impl Progress {
             Ok(Finished::Response(response)) => Ok(*response),
             Err(rejection) => Err(rejection),
         };
-        Poll::Ready(match outcome {
+        let mut response = match outcome {
             Ok(response) => response,
-            Err(rejection) => {
-                let mut response = self.reject(rejection, origin, head);
-                if !self.is_read {
-                    announce_close(cx, head.version, body, &mut response);
-                }
-                response
-            }
-        })
+            Err(rejection) => self.reject(rejection, origin, head),
+        };
+        if !self.is_read {
+            announce_close(cx, head.version, body, &mut response);
+        }
+        Poll::Ready(response)
     }
 
     #[cold]

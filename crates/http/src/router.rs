@@ -20,7 +20,7 @@ use super::route::{Protected, Route, RouteTarget};
 use super::tls::Tls;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{Authenticator, PrincipalKind};
-use crate::net::{Body, Peer};
+use crate::net::{Body, ForwardedHeadersSeen, Peer};
 use crate::telemetry::{Reason, Refusals, Telemetry};
 
 /// Everything that is served over HTTP, shared by all workers.
@@ -36,6 +36,8 @@ pub(crate) struct Router {
     pub prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
+    /// Which headers with client addresses the trusted proxies write.
+    pub(super) forwarded: ForwardedHeadersSeen,
     pub layers: Layers,
     pub telemetry: Telemetry,
     pub refusals: Refusals,
@@ -92,6 +94,9 @@ impl Router {
         fields.check_names()?;
         if head.version == Version::HTTP_2 {
             fields.check_authority(&head.uri)?;
+        } else if head.version == Version::HTTP_11 && head.uri.authority().is_some() {
+            // HTTP/1.1 requires Host beside a full URL too (RFC 9112 section 3.2.2).
+            fields.host.value()?.ok_or(HttpError::HostMissing)?;
         }
         let path = self.path(&head.uri);
         let is_for_everybody = || {
@@ -185,7 +190,7 @@ impl Router {
             error,
             HttpError::HostForeign | HttpError::OriginForeign | HttpError::OriginUnnamed
         ) {
-            self.guard.report(error.setting(), &head.headers);
+            self.guard.report(error.setting(), head);
         }
         let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
         self.reject(error.into(), (route, &head.uri), client)
@@ -211,7 +216,7 @@ impl Router {
         if trusted.is_empty() {
             return peer;
         }
-        let address = trusted.client(peer.address, headers);
+        let address = trusted.client(peer.address, headers, &self.forwarded);
         if address == peer.address {
             peer
         } else {

@@ -26,6 +26,7 @@ use super::tls::Tls;
 use super::worker::Worker;
 use crate::auth::Authenticator;
 use crate::environment;
+use crate::net::ForwardedHeadersSeen;
 use crate::server::Server;
 use crate::telemetry::Refusals;
 use crate::transport::drain::DrainDeadlines;
@@ -195,6 +196,7 @@ pub(super) fn router(
         tls: None,
         guard: HostGuard::new(&config),
         cors: Cors::new(&config.allowed_origins),
+        forwarded: ForwardedHeadersSeen::default(),
         telemetry: server.telemetry().clone(),
         refusals: Refusals::new(&server.telemetry().metrics),
         endpoint: Endpoint { server, config },

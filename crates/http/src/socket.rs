@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::{ConnectionState, Event};
+use super::connection::{ConnectionState, Event, Phase};
 use super::framing::FramingCheck;
 use super::rapid_reset::ResetGuard;
 use super::stream::Stream;
@@ -31,6 +31,10 @@ pub struct Socket {
     unfinished: bool,
     /// True if the last flush was incomplete.
     unflushed: bool,
+    /// Number of the last HTTP/1 request that was served before the end of the input was reported.
+    served_at_end: u32,
+    /// True if the end of the input is reported once the client has taken what was written.
+    end_waits: bool,
 }
 
 /// Places that a connection has for as long as its socket is open.
@@ -55,6 +59,8 @@ impl Socket {
             resets: multiplexed.then(|| Box::new(ResetGuard::new(resets, frames))),
             unfinished: false,
             unflushed: false,
+            served_at_end: 0,
+            end_waits: false,
             state,
         }
     }
@@ -71,6 +77,27 @@ impl Socket {
         let bytes = part.filled().len();
         buffer.advance(bytes);
         Poll::Ready(Ok(()))
+    }
+
+    /// Returns true if the end of the input of an HTTP/1 connection must not be reported yet. hyper ends the connection there,
+    /// even if the request before it was not polled or its response is not completely sent. Clients that close only their
+    /// sending side, such as `nc -N`, wait for that response. A request that is still pending after that is abandoned.
+    #[cold]
+    fn defers_end(&mut self, cx: &Context<'_>) -> bool {
+        if self.state.is_http2() || self.framing.is_in_body() {
+            return false;
+        }
+        if self.state.is_stalled() {
+            self.end_waits = true;
+            return true;
+        }
+        let request = self.state.request_number();
+        let is_unserved = std::mem::replace(&mut self.served_at_end, request) != request
+            && matches!(self.state.phase(), Phase::Body | Phase::Working);
+        if is_unserved {
+            cx.waker().wake_by_ref();
+        }
+        is_unserved
     }
 
     #[inline]
@@ -128,6 +155,9 @@ impl AsyncRead for Socket {
         };
         let socket = &mut *self;
         let has_bytes = before < buffer.filled().len();
+        if !has_bytes && matches!(read, Poll::Ready(Ok(()))) && socket.defers_end(cx) {
+            return Poll::Pending;
+        }
         socket.unread = read.is_ready() && has_bytes;
         socket.ended |= read.is_ready() && !has_bytes;
         if read.is_pending() {
@@ -200,10 +230,14 @@ impl AsyncWrite for Socket {
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        if flushed.is_pending() || self.unflushed {
+        if flushed.is_pending() || self.unflushed || self.end_waits {
             self.unflushed = flushed.is_pending();
             let in_head = self.framing.is_in_head();
             self.state.has_written(flushed.is_ready(), in_head);
+            if self.end_waits && flushed.is_ready() {
+                self.end_waits = false;
+                cx.waker().wake_by_ref();
+            }
         }
         flushed
     }

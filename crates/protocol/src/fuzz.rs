@@ -134,7 +134,7 @@ fn read_message(message: &Members<'_>) -> Option<Read> {
     if id.is_some_and(|id| !is_id(id)) {
         return None;
     }
-    let said = match message.once("params")? {
+    let said = match message.once("params")?.filter(|params| *params != "null") {
         None => MessageTexts::default(),
         Some(params) => read_params(&serde_json::from_str(params).ok()?)?,
     };
@@ -194,9 +194,13 @@ fn read_params(params: &Members<'_>) -> Option<MessageTexts> {
 fn is_id(json: &str) -> bool {
     match serde_json::from_str::<Value>(json) {
         Ok(Value::String(_)) => json.len() <= ID_MAX_BYTES + 2,
-        Ok(Value::Number(_)) => json
-            .parse::<i128>()
-            .is_ok_and(|n| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&n)),
+        Ok(Value::Number(_)) => {
+            let whole = json.parse::<f64>().ok().filter(|n| n.fract() == 0.0);
+            let is_float = json.len() <= ID_MAX_BYTES && json.contains(['.', 'e', 'E']);
+            json.parse::<i128>()
+                .is_ok_and(|n| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&n))
+                || is_float && whole.is_some_and(|n| n.abs() < 9_007_199_254_740_992.0)
+        }
         _ => false,
     }
 }

@@ -76,7 +76,7 @@ pub enum Message<'a> {
 /// A message that wants an answer.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// JSON text of the id: a string with its quotes, or an integer.
+    /// JSON text of the id: a string with its quotes, or an integer, as the client has written it.
     pub id: &'a str,
     pub method: Cow<'a, str>,
     pub params: Params<'a>,
@@ -267,10 +267,21 @@ fn is_error(value: &str) -> bool {
 pub fn is_id(value: &str) -> bool {
     match value.as_bytes().first() {
         Some(b'"') => value.len() <= ID_MAX_BYTES + 2,
-        Some(b'-') => value.parse::<i64>().is_ok(),
-        Some(b'0'..=b'9') => value.parse::<u64>().is_ok(),
+        Some(b'-') => value.parse::<i64>().is_ok() || is_whole(value),
+        Some(b'0'..=b'9') => value.parse::<u64>().is_ok() || is_whole(value),
         _ => false,
     }
+}
+
+/// Returns true if a number's text is that of an integer with a fraction or an exponent, such as `1.0`. To JSON Schema, which
+/// the specification is written in, that is an integer too, and clients without integers write it.
+#[cold]
+fn is_whole(value: &str) -> bool {
+    // Beyond that a float does not say which integer is meant.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let is_float = value.len() <= ID_MAX_BYTES && value.contains(['.', 'e', 'E']);
+    let number = value.parse::<f64>().ok().filter(|_| is_float);
+    number.is_some_and(|number| number.fract() == 0.0 && number.abs() < EXACT)
 }
 
 impl Malformed<'_> {
@@ -301,7 +312,7 @@ impl Malformed<'_> {
 
     /// A document that was given up.
     #[cold]
-    fn scanned(error: ScanError, scanner: &Scanner<'_>) -> Self {
+    pub fn scanned(error: ScanError, scanner: &Scanner<'_>) -> Self {
         let parse = Self::parse(format!("{} at byte {}", error.reason, error.at));
         match scanner.exceeded() {
             None => parse,

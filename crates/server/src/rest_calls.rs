@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Extensions, HeaderMap};
 use serde_json::{Value, json};
 
-use super::errors::malformed;
+use super::errors::{malformed, malformed_message};
 use super::parts::Server;
 use super::reply::MaybeReady;
 use super::request_context::{Caller, Channel, Headers, Origin, RequestContext};
@@ -19,7 +19,7 @@ use super::worker_state::WorkerState;
 use super::{dispatch, instrument};
 use crate::auth::Principal;
 use crate::protocol::Method;
-use crate::protocol::message::{MessageBounds, Params, Request};
+use crate::protocol::message::{self, Malformed, MessageBounds, Params, Request};
 use crate::protocol::scan::Scanner;
 use crate::telemetry::{RequestOrigin, RequestScope};
 
@@ -37,8 +37,14 @@ pub(crate) fn call_tool(
     name: &str,
     body: &Bytes,
 ) -> MaybeReady {
-    let Some((arguments, arguments_repeat)) = object(body, server.bounds) else {
-        return MaybeReady::Ready(malformed("the body is a JSON object: the tool's arguments"));
+    let (arguments, arguments_repeat) = match object(body, server.bounds) {
+        Ok(Some(object)) => object,
+        Ok(None) => {
+            return MaybeReady::Ready(malformed("the body is a JSON object: the tool's arguments"));
+        }
+        Err(problem) => {
+            return MaybeReady::Ready(malformed_message(&server.limits.hits, &problem));
+        }
     };
     let name = json!(name).to_string();
     let request = Request {
@@ -145,19 +151,21 @@ fn rest_caller<'a>(
     Caller::new(Channel::Rest, origin, None, server.caller_defaults)
 }
 
-/// Returns the JSON object in a body, or an empty string for an empty body. The flag is true if a member may be
-/// repeated.
-fn object(body: &Bytes, bounds: MessageBounds) -> Option<(&str, bool)> {
-    let text = simdutf8::basic::from_utf8(body).ok()?;
+/// Returns the JSON object in a body, or an empty string for an empty body; `None` if the body begins like another value. The
+/// flag is true if a member may be repeated.
+fn object(body: &Bytes, bounds: MessageBounds) -> Result<Option<(&str, bool)>, Malformed<'_>> {
+    let text = message::text(body)?;
     let mut scanner = Scanner::within(text, bounds.of_documents());
     match scanner.peek() {
-        None => Some(("", false)),
+        None => Ok(Some(("", false))),
         Some(b'{') => {
-            let object = scanner.value_with_names().ok()?;
-            scanner.end().ok()?;
-            Some(object)
+            let object = scanner.value_with_names();
+            let object = object.and_then(|object| scanner.end().map(|()| object));
+            object
+                .map(Some)
+                .map_err(|error| Malformed::scanned(error, &scanner))
         }
-        Some(_) => None,
+        Some(_) => Ok(None),
     }
 }
 
@@ -169,7 +177,7 @@ mod tests {
     fn a_body_is_one_object_or_nothing() {
         let read = |text: &'static [u8]| {
             let body = Bytes::from_static(text);
-            let read = object(&body, MessageBounds::default());
+            let read = object(&body, MessageBounds::default()).ok().flatten();
             read.map(|(object, _)| object.to_owned())
         };
         assert_eq!(read(b" {\"a\": [1]} \n").as_deref(), Some("{\"a\": [1]}"));
@@ -187,7 +195,11 @@ mod tests {
             assert_eq!(read(refused), None, "{refused:?}");
         }
         let few = MessageBounds::new(8, 16, 3, 36);
-        let object = |text: &'static [u8]| object(&Bytes::from_static(text), few).is_some();
-        assert!(object(b"{\"a\":[1]}") && !object(b"{\"a\":[1,2]}"));
+        let excess = |text: &'static [u8]| {
+            let body = Bytes::from_static(text);
+            object(&body, few).err().and_then(|problem| problem.excess)
+        };
+        assert_eq!(excess(b"{\"a\":[1]}"), None);
+        assert_eq!(excess(b"{\"a\":[1,2]}"), Some(message::Excess::Values));
     }
 }

@@ -25,8 +25,8 @@ const IDS: &[&str] = &[
     "true",
     "false",
     "1.5",
-    "1.0",
-    "1e3",
+    "1e-1",
+    "1e16",
     "1e400",
     "[1]",
     r#"{"a":1}"#,
@@ -39,7 +39,7 @@ const IDS: &[&str] = &[
 const METHODS: &[&str] = &["null", "1", "true", r#"["tools/list"]"#, "{}"];
 
 /// Invalid values of `params`.
-const PARAMS: &[&str] = &["null", r#""a""#, "1", "true", "[]", "[{}]"];
+const PARAMS: &[&str] = &["false", r#""a""#, "1", "true", "[]", "[{}]"];
 
 /// Members of a message, and the id that can be read; no members named `params` where the lifecycle's own are to be there.
 const OTHERS: &[(&str, &str, &str)] = &[
@@ -218,8 +218,8 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "",
     ),
     (
-        "notification with params null",
-        r#""jsonrpc":"2.0","method":"notifications/initialized","params":null"#,
+        "notification with params false",
+        r#""jsonrpc":"2.0","method":"notifications/initialized","params":false"#,
         "",
     ),
     (

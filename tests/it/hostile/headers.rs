@@ -37,6 +37,8 @@ fn http_08_hosts_that_are_not_ours_are_refused_before_anything_else() {
         "127.0.0.1:80",
         "[::1]",
         "[::1]:8080",
+        "localhost:",
+        "[::1]:",
     ] {
         cases.push(case(&[("host", host)]));
     }
@@ -61,6 +63,8 @@ fn http_08_hosts_that_are_not_ours_are_refused_before_anything_else() {
         "192.168.0.1",
         "example",
         "xn--nxasmq6b",
+        "[fe80::1%eth0]:80",
+        "[fe80::1%25eth0]",
     ] {
         cases.push(case(&[("host", host)]).error(403, 403, ""));
     }
@@ -87,6 +91,9 @@ fn http_08_hosts_that_are_not_ours_are_refused_before_anything_else() {
         "[::1",
         "::1",
         "[]",
+        "[%eth0]",
+        "[::1%]",
+        "[::1%/]",
         "[localhost]",
         "[::1]x",
         "[::1]:x",

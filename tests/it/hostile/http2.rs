@@ -453,3 +453,22 @@ fn http_2_what_breaks_its_rules_ends_the_stream_or_the_connection_and_nothing_el
     );
     assert!(50 <= number, "{number}");
 }
+
+#[test]
+fn http_2_a_client_that_waits_to_be_asked_for_its_body_is_asked() {
+    let server = serve().start();
+    let head = fields(&[&GOOD[..], &[("expect", "100-continue")]].concat());
+    let opening = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(),
+        &frame(SETTINGS, 0, 0, b""),
+        &frame(HEADERS, END_HEADERS, 1, &head),
+    ]
+    .concat();
+    let mut wire = Wire::open(&server);
+    wire.0.write_all(&opening).expect("a socket");
+    assert_eq!(first(&mut wire), Ok(First::Other));
+    wire.1.clear();
+    let body = frame(DATA, END_STREAM, 1, &body());
+    wire.0.write_all(&body).expect("a socket");
+    assert_eq!(first(&mut wire), Ok(First::Status(200)));
+}

@@ -240,6 +240,40 @@ fn what_is_no_http_is_refused_and_the_connection_closed() {
 }
 
 #[test]
+fn a_client_that_closes_only_its_sending_side_gets_the_whole_response() {
+    let server = Serve::new().tool(echo).start();
+    // The large one does not fit into the socket's buffers.
+    for (message, times) in [("hi".to_owned(), 20), ("x".repeat(3_000_000), 2)] {
+        for _ in 0..times {
+            let mut connection = server.connect();
+            connection.send(echoing(&message).text()).finish();
+            let result = connection.receive().result();
+            assert!(result["content"][0]["text"] == message);
+            connection.assert_closed();
+        }
+    }
+    let mut connection = server.connect();
+    let ping = "GET /ping HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    connection.send(ping.repeat(3)).finish();
+    for _ in 0..3 {
+        assert_eq!(connection.receive().status, 200);
+    }
+    connection.assert_closed();
+}
+
+#[test]
+fn a_response_before_the_body_announces_the_end_of_the_connection() {
+    let server = Serve::new().tool(echo).start();
+    for (body, end) in [("", Some("close")), ("hello", None)] {
+        let mut connection = server.connect();
+        let head = "GET /health HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n";
+        connection.send(format!("{head}{body}"));
+        let response = connection.receive();
+        assert_eq!((response.status, response.header("connection")), (200, end));
+    }
+}
+
+#[test]
 fn a_connection_is_kept_for_many_requests() {
     let server = Serve::new().tool(echo).start();
     let mut connection = server.connect();

@@ -366,8 +366,11 @@ fn a_preface_that_does_not_end_does_not_delay_a_stop() {
     let mut frame = [0; 9];
     let read = connection.stream().read_exact(&mut frame);
     read.expect("the server's settings");
+    let mut shorter = server.connect();
+    shorter.send("PRI * HT");
     server.begin_to_stop();
     connection.assert_ends();
+    shorter.assert_ends();
 }
 
 #[test]

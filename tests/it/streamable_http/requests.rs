@@ -176,6 +176,11 @@ fn http_08_there_is_one_host_and_it_is_one() {
         .text()
         .replace("POST /mcp ", "POST http://evil.example.com/mcp ");
     server.connect().send(foreign).receive().error(403, 403, "");
+    let without = echoing()
+        .text()
+        .replace("POST /mcp ", "POST http://localhost/mcp ")
+        .replace("host: localhost\r\n", "");
+    server.connect().send(without).receive().error(400, 400, "");
 }
 
 #[test]

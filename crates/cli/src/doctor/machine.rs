@@ -177,7 +177,8 @@ fn open_files(loaded: &Loaded) -> Finding {
         one.setting == "http.limits.connections"
             && !matches!(one.origin, Origin::Default | Origin::Detected { .. })
     });
-    judge_open_files(limit.current, wanted, is_said)
+    // The server raises the soft limit.
+    judge_open_files(limit.maximum, wanted, is_said)
 }
 
 /// Without a configured maximum, the number of connections follows from the file limit, and only a low one is

@@ -88,7 +88,7 @@ impl HttpError {
     }
 }
 
-/// Announces the end of an HTTP/1 connection whose request was rejected before its body arrived (RFC 9112 section 9.6). hyper
+/// Announces the end of an HTTP/1 connection whose request has a response before its body arrived (RFC 9112 section 9.6). hyper
 /// closes it after the response, and clients would send their next request on it.
 pub(crate) fn announce_close(
     cx: &mut Context<'_>,

@@ -15,6 +15,7 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use super::super::tcp_conn::TcpConn;
+use super::super::timer::RunningSeconds;
 use super::{TlsConfig, TlsError};
 use crate::auth::ClientCertificate;
 use crate::environment::FileStamp;
@@ -29,7 +30,7 @@ pub struct Tls {
     /// State of the files before they were read first.
     loaded: Vec<Option<FileStamp>>,
     current: ArcSwap<ServerConfig>,
-    handshake: Duration,
+    handshake_seconds: u32,
 }
 
 /// A connection after its handshake.
@@ -71,7 +72,7 @@ impl Tls {
             current: ArcSwap::new(files.read()?),
             loaded,
             files,
-            handshake: Duration::from_secs(u64::from(config.handshake_seconds)),
+            handshake_seconds: config.handshake_seconds,
         }))
     }
 
@@ -83,7 +84,13 @@ impl Tls {
     /// certificate that cannot be read.
     pub(crate) async fn accept(&self, stream: TcpConn) -> io::Result<TlsConnection> {
         let accepting = TlsAcceptor::from(self.current()).accept(stream);
-        let stream = tokio::time::timeout(self.handshake, accepting).await??;
+        let stream = tokio::select! {
+            biased;
+            accepted = accepting => accepted?,
+            () = RunningSeconds::begin().reach(self.handshake_seconds) => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        };
         let (_, session) = stream.get_ref();
         // The certificate is verified; one that cannot be parsed still proves nothing.
         let certificate = match session.peer_certificates() {

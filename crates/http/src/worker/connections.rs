@@ -194,6 +194,8 @@ async fn speaks_http2(
             _ if seen.len() == PREFACE.len() => return Ok(Some(true)),
             // The client has closed its sending side.
             _ if stream.ready(Interest::READABLE).await?.is_read_closed() => return Ok(None),
+            // Nothing was asked for yet.
+            _ if drain.has_begun() => return Ok(None),
             // Only part of the preface has arrived; waiting for more would require consuming it.
             _ => {
                 state.apply(Event::PartOfHead);

@@ -62,7 +62,7 @@ pub use peer::Peer;
 pub use pinned_client::PinnedClient;
 #[cfg(feature = "sources")]
 pub use program::{Child, Program, SupervisedChild};
-pub use proxies::TrustedProxies;
+pub use proxies::{ForwardedHeadersSeen, TrustedProxies};
 #[cfg(feature = "egress")]
 pub use resolve::{Resolve, SystemResolver};
 pub use share::{FairSemaphore, ShareKey, enter as enter_share};

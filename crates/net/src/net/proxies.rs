@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
@@ -40,20 +41,32 @@ impl TrustedProxies {
 
     /// Returns the client address of a request: the socket's peer, or behind a trusted proxy the address in
     /// `X-Forwarded-For` or `Forwarded` (RFC 7239). Hops are read from the right, where the nearest proxy writes, and
-    /// only while they are trusted. Entries further left may be forged. If both headers are present and disagree, both
-    /// are ignored, since one may be forged.
-    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    /// only while they are trusted. Entries further left may be forged. If both headers are present and disagree, the one
+    /// that the proxies write counts, as far as `seen` tells. Otherwise both are ignored, since one may be forged.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap, seen: &ForwardedHeadersSeen) -> IpAddr {
         if !self.contains(peer) {
             return peer;
         }
         let one = self.behind(peer, &x_forwarded_for(headers));
         let other = self.behind(peer, &forwarded_for(headers));
         match (one, other) {
-            (Some(one), Some(other)) if one != other => {
-                warn_of_disagreement(peer);
-                peer
+            (Some(one), Some(other)) if one != other => match seen.alone() {
+                (true, false) => one,
+                (false, true) => other,
+                _ => {
+                    warn_of_disagreement(peer);
+                    peer
+                }
+            },
+            (Some(one), None) => {
+                set(&seen.x_forwarded_for);
+                one
             }
-            (one, other) => one.or(other).unwrap_or(peer),
+            (None, Some(other)) => {
+                set(&seen.forwarded);
+                other
+            }
+            (one, _) => one.unwrap_or(peer),
         }
     }
 
@@ -79,6 +92,31 @@ impl TrustedProxies {
             IpNet::V4(network) => network.prefix_len() < 8,
             IpNet::V6(network) => network.prefix_len() < 16,
         })
+    }
+}
+
+/// Headers with client addresses that trusted proxies have sent without the other one.
+///
+/// A proxy writes its header into each request. A request without a header therefore proves that the proxies do not write it,
+/// and that clients have written it where it is present.
+#[derive(Debug, Default)]
+pub struct ForwardedHeadersSeen {
+    x_forwarded_for: AtomicBool,
+    forwarded: AtomicBool,
+}
+
+impl ForwardedHeadersSeen {
+    /// Returns whether `X-Forwarded-For` and `Forwarded` have been seen alone. If both have, the proxies differ.
+    fn alone(&self) -> (bool, bool) {
+        let [one, other] = [&self.x_forwarded_for, &self.forwarded];
+        (one.load(Relaxed), other.load(Relaxed))
+    }
+}
+
+/// Sets a flag that all threads read with each request, and that is mostly set.
+fn set(flag: &AtomicBool) {
+    if !flag.load(Relaxed) {
+        flag.store(true, Relaxed);
     }
 }
 
@@ -257,13 +295,37 @@ mod tests {
                 map.append(*name, value);
             }
             let peer = peer.parse().expect("an address");
-            let found = trusted.client(peer, &map);
+            let found = trusted.client(peer, &map, &ForwardedHeadersSeen::default());
             assert_eq!(
                 found.to_canonical().to_string(),
                 client,
                 "{peer} {headers:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_header_that_the_proxies_write_counts_if_another_is_forged() {
+        let trusted = proxies("10.0.0.0/8").expect("networks");
+        let seen = ForwardedHeadersSeen::default();
+        let client = |x: Option<&'static str>, forwarded: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            let value = http::HeaderValue::from_static;
+            headers.extend(x.map(|x| (X_FORWARDED_FOR, value(x))));
+            headers.extend(forwarded.map(|forwarded| (FORWARDED, value(forwarded))));
+            let peer = IpAddr::from([10, 0, 0, 1]);
+            trusted.client(peer, &headers, &seen).to_string()
+        };
+        let (real, forged) = (Some("198.51.100.1"), Some("for=203.0.113.9"));
+        assert_eq!(client(real, forged), "10.0.0.1", "either may be forged");
+        // Probes of the proxy itself prove nothing.
+        assert_eq!(client(None, None), "10.0.0.1");
+        assert_eq!(client(real, forged), "10.0.0.1");
+        assert_eq!(client(Some("198.51.100.2"), None), "198.51.100.2");
+        assert_eq!(client(real, forged), "198.51.100.1");
+        // Proxies that write different headers.
+        assert_eq!(client(None, forged), "203.0.113.9");
+        assert_eq!(client(real, forged), "10.0.0.1");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(super) struct Envelope<'a> {
     id: Option<&'a str>,
     method: Option<&'a str>,
     params: Params<'a>,
+    has_params: bool,
     has_meta: bool,
     has_own_meta: bool,
     result: Option<&'a str>,
@@ -183,16 +184,17 @@ impl<'a> Envelope<'a> {
                 self.once(|e| &mut e.method, value);
             }
             Member::Params if scanner.peek() == Some(b'{') => {
-                if self.params.object.is_some() {
-                    self.problem("a member appears twice");
-                }
+                self.begin_params();
                 let start = scanner.at();
                 scanner.object(|scanner, key| self.param(scanner, key))?;
                 self.params.object = Some(scanner.since(start));
             }
             Member::Params => {
-                scanner.value()?;
-                self.problem("params is an object");
+                self.begin_params();
+                // Clients write null for parameters that they do not have.
+                if scanner.value()? != "null" {
+                    self.problem("params is an object");
+                }
             }
             Member::Result => {
                 let value = scanner.value()?;
@@ -207,6 +209,13 @@ impl<'a> Envelope<'a> {
             }
         }
         Ok(())
+    }
+
+    #[inline]
+    fn begin_params(&mut self) {
+        if std::mem::replace(&mut self.has_params, true) {
+            self.problem("a member appears twice");
+        }
     }
 
     #[inline]

@@ -46,6 +46,7 @@ const HEADER_LINES_MAX: usize = 16;
 const HEADER_LINE_MAX: usize = 1024;
 
 const LENGTH: &[u8] = b"content-length:";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Framing {
     /// Detects the framing from the first bytes, which stay unread except for leading whitespace.
@@ -100,8 +101,15 @@ fn read_line_frame(input: &mut impl BufRead, max: usize) -> io::Result<Option<Fr
     loop {
         match read_line(input, max)? {
             None => return Ok(None),
-            Some(Ok(line)) if line.trim_ascii().is_empty() => {}
-            Some(Ok(line)) => return Ok(Some(Frame::Message(line))),
+            Some(Ok(mut line)) => {
+                // .NET writes a byte order mark before the first message.
+                if line.starts_with(BYTE_ORDER_MARK) {
+                    line.drain(..BYTE_ORDER_MARK.len());
+                }
+                if !line.trim_ascii().is_empty() {
+                    return Ok(Some(Frame::Message(line)));
+                }
+            }
             Some(Err(ends)) => return Ok(Some(Frame::TooLarge(ends))),
         }
     }
