@@ -189,13 +189,15 @@ fn mark(schema: &mut Value, inherited: Option<&Value>, tables: &[String]) {
 fn allow_variables(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
-            if takes_variables(members) {
-                let mut types = match members.remove("type") {
-                    Some(Value::Array(types)) => types,
-                    one => one.into_iter().collect(),
+            if takes_variables(members)
+                && let Some(one) = members.get_mut("type")
+            {
+                let mut types = match one.take() {
+                    Value::Array(types) => types,
+                    one => vec![one],
                 };
                 types.push("string".into());
-                members.insert("type".to_owned(), types.into());
+                *one = types.into();
                 members.insert("pattern".to_owned(), r"\$\{".into());
             }
             for (name, member) in members.iter_mut() {
