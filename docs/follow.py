@@ -548,7 +548,7 @@ def identity_providers(guide):
     head = "http: { public_url: https://mcp.example.com }\nauth:\n  oauth:\n"
     base = "    facade: { provider: https://login.microsoftonline.com/0a1b/v2.0, client_id: a, client_secret: b }\n"
     secrets = {"PROVIDER_SECRET": "a", "SEAL_KEY": subprocess.run(["openssl", "rand", "-base64", "32"], capture_output=True, text=True, check=True).stdout.strip()}
-    secrets |= {f"{name}_SECRET": "a" for name in ("ENTRA", "GOOGLE", "GITHUB", "OKTA", "AUTH0", "KEYCLOAK", "COGNITO", "CONSOLE", "DESKTOP")}
+    secrets |= {f"{name}_SECRET": "a" * 16 for name in ("ENTRA", "GOOGLE", "GITHUB", "OKTA", "AUTH0", "KEYCLOAK", "COGNITO", "CONSOLE", "DESKTOP")}
     guide.env |= secrets
     for number, (kind, text) in enumerate(guide.blocks):
         if kind != "yaml":

@@ -205,6 +205,8 @@ REFUSED = {
     "a drain that is text, which the server rejects": {"config": {"drain": {"grace_seconds": "20"}}},
     "no drain": {"config": {"drain": None}},
     "a port that the Service does not use": {"config": {"http": {"port": 9000}}},
+    "no port at all": {"config": {"transport": "stdio"}},
+    "an address that only the pod reaches": {"config": {"http": {"host": "127.0.0.1"}}},
     "a socket instead of the port": {"config": {"http": {"unix_socket": "/tmp/mcp.sock"}}},
     "probes without the certificate that clients need": {
         "admin": {"enabled": False},

@@ -262,6 +262,7 @@ def deb(build, platform, program):
         ("md5sums", ("\n".join(sums) + "\n").encode(), False),
         ("postinst", template("postinst").encode(), True),
         ("prerm", template("prerm").encode(), True),
+        ("postrm", template("postrm").encode(), True),
     ]
     members = [
         ("debian-binary", b"2.0\n"),

@@ -85,6 +85,9 @@ wheel() {
 }
 uvx_longshore() { uvx --offline --from "$out"/pypi/*.whl longshore --version && answers uvx --offline --from "$out"/pypi/*.whl longshore; }
 debian() {
+    dpkg-deb --control "$out"/*.deb control || return 1
+    for script in postinst prerm postrm; do sh -n "control/$script" || return 1; done
+    grep -q 'rm -f /etc/longshore/seal.key' control/postrm || return 1
     dpkg-deb --info "$out"/*.deb && dpkg-deb --extract "$out"/*.deb root && answers "$PWD/root/usr/bin/longshore" \
         && "$PWD/root/usr/bin/longshore" config check --config root/etc/longshore/longshore.yaml \
         && grep -q 'ExecStart=/usr/bin/longshore' root/usr/lib/systemd/system/longshore.service \

@@ -68,6 +68,17 @@ fn a_configuration_of_which_a_part_would_not_be_offered_is_not_valid() {
             &["upstreams.gone", "upstreams.nowhere", "longshore.yaml:3:3"],
         ),
         (
+            "http: {public_url: 'https://mcp.example.com', server_card: {name: com.example/a}}\nendpoints: {server-card: {tools: [echo]}}\n",
+            &["an endpoint is called server-card"],
+        ),
+        (
+            "telemetry: {endpoint: 'collector:4318'}\n",
+            &[
+                "the endpoint for traces (telemetry.endpoint, OTEL_EXPORTER_OTLP_ENDPOINT) is not an http:// or https:// URL",
+                "see above: telemetry.endpoint",
+            ],
+        ),
+        (
             "toolsets: [demo, everything]\n",
             &[
                 "the toolset demo already offers a tool \"echo\"",

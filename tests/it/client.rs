@@ -254,6 +254,11 @@ async fn programs_that_misbehave_are_errors_that_say_what_they_did() {
         refused(missing).await,
         "cannot start `no-such-mcp-server`: the program was not found; install it, or check PATH"
     );
+    let line = Target::Program(Program::new("no-such-mcp-server --stdio"));
+    assert_eq!(
+        refused(line).await,
+        "cannot start `no-such-mcp-server --stdio`: the program was not found; command is the program alone: write its arguments into args, one in each item"
+    );
     assert_eq!(refused(sh("exit 1")).await, "it has ended");
     assert_eq!(
         refused(sh("cat /dev/zero")).await,

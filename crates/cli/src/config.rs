@@ -12,7 +12,8 @@ use super::run::load;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
 use crate::environment::{Environment, Probe};
-use longshore_app::config::{Origin, ResolvedSetting, schema};
+use crate::telemetry::check_export;
+use longshore_app::config::{Config, Origin, ResolvedSetting, schema};
 
 /// Options of `config`.
 #[derive(Debug, Args)]
@@ -85,13 +86,17 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         |file| format!("with {}", file.display()),
     );
     output::start_logging(&loaded.config.log, Probe::real())?;
+    let lacks_export = warn_of_export(&loaded.config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(AppError::from)?;
     let checked = runtime.block_on(Box::pin(App::new().loaded(loaded).check(args.offline)));
     runtime.shutdown_background();
-    let checked = checked?;
+    let mut checked = checked?;
+    if lacks_export {
+        checked.missing.push("telemetry.endpoint".to_owned());
+    }
     if !checked.missing.is_empty() {
         let missing = checked.missing.join(", ");
         let problem = format!(
@@ -113,6 +118,16 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     print(&format!(
         "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools}{left_out})\n"
     ))
+}
+
+/// Logs problems of the settings of the export, as a start does. Returns true if something would not be exported.
+fn warn_of_export(config: &Config) -> bool {
+    let service = (config.server.name.as_str(), config.server.version.as_str());
+    let problems = check_export(&config.telemetry, Probe::real(), service);
+    for doubt in problems.doubts {
+        tracing::warn!("{doubt}");
+    }
+    problems.lacks_endpoint
 }
 
 fn explain(args: ExplainArgs) -> Result<(), Failure> {

@@ -130,6 +130,20 @@ fn project(name: &str, copy: &Path) -> Vec<Written> {
     ]
 }
 
+/// Names that a package with a program cannot have: those of a dependency, of Rust's standard crates, and of folders of Cargo.
+const RESERVED: [&str; 10] = [
+    "longshore",
+    "test",
+    "core",
+    "std",
+    "alloc",
+    "proc-macro",
+    "build",
+    "deps",
+    "examples",
+    "incremental",
+];
+
 /// Returns a valid package name that is close to the requested one.
 fn package_name(name: &str) -> String {
     let mut package: String = name
@@ -141,9 +155,7 @@ fn package_name(name: &str) -> String {
         })
         .collect();
     let begins_with_letter = package.starts_with(|c: char| c.is_ascii_lowercase());
-    // A package cannot have the name of a dependency or of a Rust standard crate.
-    let is_taken = ["longshore", "test", "core", "std", "alloc", "proc-macro"].contains(&&*package);
-    if !begins_with_letter || is_taken {
+    if !begins_with_letter || RESERVED.contains(&&*package) {
         package.insert_str(0, "mcp-");
     }
     package
@@ -259,6 +271,7 @@ mod tests {
             ("42", "mcp-42"),
             ("-x", "mcp--x"),
             ("longshore", "mcp-longshore"),
+            ("build", "mcp-build"),
             ("Wetter für alle", "wetter-f-r-alle"),
             ("", "mcp-"),
         ] {

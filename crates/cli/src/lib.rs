@@ -48,6 +48,7 @@ mod registry;
 #[cfg(target_os = "linux")]
 mod page_release;
 mod run;
+mod suggestions;
 mod table;
 mod terminal;
 
@@ -56,7 +57,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::app::{AppError, MainError};
@@ -287,47 +287,6 @@ impl From<RunArgs> for Flags {
     }
 }
 
-fn is_command(word: &str) -> bool {
-    Cli::command()
-        .get_subcommands()
-        .any(|known| known.get_name() == word)
-}
-
-/// The word is probably a mistyped command.
-fn no_command(word: &str) -> ! {
-    let command = Cli::command();
-    let problem = if is_command(word) {
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        let at = arguments.iter().position(|argument| argument == word);
-        let (options, rest) = arguments.split_at(at.unwrap_or(0));
-        let rest = rest.get(1..).unwrap_or_default();
-        let line = [&[word.to_owned()], options, rest].concat().join(" ");
-        format!("options come after the command: longshore {line}")
-    } else {
-        let names = command.get_subcommands().map(clap::Command::get_name);
-        let meant = likeness_of(word, names)
-            .map_or_else(String::new, |known| format!(" Did you mean '{known}'?"));
-        format!(
-            "unrecognized subcommand '{word}'.{meant} What an upstream offers is listed by: longshore list {word}"
-        )
-    };
-    Cli::command()
-        .error(ErrorKind::InvalidSubcommand, problem)
-        .exit()
-}
-
-/// Returns the most similar known name, if any is similar.
-fn likeness_of<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    let likeness = |known: &str| {
-        strsim::jaro_winkler(known, word).max(strsim::normalized_damerau_levenshtein(known, word))
-    };
-    known
-        .map(|known| (likeness(known), known))
-        .filter(|(likeness, _)| 0.65 <= *likeness)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, known)| known)
-}
-
 /// Prints the manual page of the program, or writes the page of each command into a folder.
 fn manual(folder: Option<&Path>) -> Result<(), Failure> {
     if let Some(folder) = folder {
@@ -380,7 +339,9 @@ pub fn main() -> ExitCode {
     let cli = match (parsed_alone("run"), parsed_alone("healthcheck")) {
         (Some(run), _) => Cli::of(Command::Run(run)),
         (_, Some(healthcheck)) => Cli::of(Command::Healthcheck(healthcheck)),
-        (None, None) => Cli::parse(),
+        (None, None) => {
+            Cli::try_parse().unwrap_or_else(|error| suggestions::with_tip(error).exit())
+        }
     };
     let audience = output::Audience::of(Probe::real());
     let without_a_word = Command::Run(run::RunCommand {
@@ -423,9 +384,13 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Read(args) => client::read(&args),
         Command::Prompt(args) => client::prompt(&args),
         Command::Short(words) => match &words[..] {
-            [word] if client::url_of(word).is_none() => no_command(word),
+            [word] if client::url_of(word).is_none() => suggestions::no_command(word),
             // An option before the command makes the parser take it as a server name.
-            [word, ..] if is_command(word) => no_command(word),
+            [word, ..] if suggestions::is_command(word) => suggestions::no_command(word),
+            // The short form has no options.
+            [word, option, ..] if option.starts_with('-') && client::url_of(word).is_none() => {
+                suggestions::no_command(word)
+            }
             _ => client::short_form(words),
         },
         Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {

@@ -43,6 +43,11 @@ pub enum ServerCardError {
         "http.server_card has settings, but no name; set http.server_card.name, or remove them"
     )]
     NoName,
+    /// An endpoint has the path of the card.
+    #[error(
+        "an endpoint is called server-card, and /mcp/server-card is the path of the server card; rename the endpoint, or remove http.server_card"
+    )]
+    Endpoint,
 }
 
 impl ServerCardConfig {

@@ -20,8 +20,10 @@ use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
 use crate::net::Body;
 use crate::protocol::Revision;
-use crate::transport::http::{PublicPaths, RouteFuture, with_entity_tag};
+use crate::transport::http::{PublicPaths, RouteFuture, ServerCardError, with_entity_tag};
 
+/// Last part of the path of a card.
+const CARD: &str = "server-card";
 const CATALOGUE: &str = "/.well-known/ai-catalog.json";
 const CATALOGUE_MEDIA: &str = "application/ai-catalog+json";
 const CARD_MEDIA: &str = "application/mcp-server-card+json";
@@ -91,6 +93,10 @@ fn documents(config: &Config, apps: &[AppEndpoint]) -> Result<Option<Documents>,
     let (Some(name), Some(public)) = (&card.name, public) else {
         return Ok(None);
     };
+    let is_taken = apps.iter().any(|app| app.endpoint == CARD);
+    if is_taken || config.endpoints.contains_key(CARD) {
+        return Err(ServerCardError::Endpoint.into());
+    }
     let mut documents = BTreeMap::new();
     let mut entries = Vec::new();
     let server = &config.server;
@@ -113,11 +119,11 @@ fn documents(config: &Config, apps: &[AppEndpoint]) -> Result<Option<Documents>,
         let url = format!("{}{path}", public.root());
         let document = document(config, &own, (title, version), &url).to_string();
         documents.insert(
-            format!("{path}/server-card"),
+            format!("{path}/{CARD}"),
             (CARD_MEDIA, Bytes::from(document)),
         );
         entries.push(json!({
-            "identifier": identifier(&own), "type": CARD_MEDIA, "url": format!("{url}/server-card"),
+            "identifier": identifier(&own), "type": CARD_MEDIA, "url": format!("{url}/{CARD}"),
         }));
     }
     let catalogue = json!({"specVersion": "1.0", "entries": entries}).to_string();

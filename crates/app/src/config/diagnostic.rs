@@ -173,7 +173,11 @@ pub(super) fn variable_of(setting: &str) -> String {
 fn in_words(message: &str) -> String {
     // The message omits the value, which can be a secret in place of a table.
     if message.contains("expected struct ") {
-        return "a single value was found where a table of settings is expected".to_owned();
+        let found = match message.starts_with("invalid type: sequence") {
+            true => "a list",
+            false => "a single value",
+        };
+        return format!("{found} was found where a table of settings is expected");
     }
     typed(message)
 }

@@ -231,6 +231,26 @@ mod tests {
     }
 
     #[test]
+    fn text_without_its_quotes_has_a_hint() {
+        for (text, hint) in [
+            ("server: {name: {{ name }}}\n", "as in \"{{ city }}\""),
+            ("server:\n  name: {{ name }}\n", "as in \"{{ city }}\""),
+            ("toolsets: [*]\n", "begins with * or &"),
+            ("toolsets: [*delete*]\n", "begins with *"),
+            ("toolsets: [@scope/a]\n", "begins with this character"),
+            (
+                "server:\n  instructions: Note: be nice\n",
+                "text with a colon and a blank",
+            ),
+        ] {
+            let Err(error) = yaml::parse(text) else {
+                panic!("no error: {text}")
+            };
+            assert!(error.message.contains(hint), "{text}: {}", error.message);
+        }
+    }
+
+    #[test]
     fn files_that_are_not_utf_8_or_no_settings_are_described() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.yaml");

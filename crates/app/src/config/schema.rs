@@ -78,6 +78,7 @@ pub fn schema() -> Value {
     }
     let tables = tables();
     mark(&mut schema, None, &tables);
+    allow_variables(&mut schema);
     schema
 }
 
@@ -182,6 +183,48 @@ fn mark(schema: &mut Value, inherited: Option<&Value>, tables: &[String]) {
         }
         _ => {}
     }
+}
+
+/// Accepts variables instead of numbers, booleans and lists of strings: `port: ${PORT}`.
+fn allow_variables(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if takes_variables(members)
+                && let Some(one) = members.get_mut("type")
+            {
+                let mut types = match one.take() {
+                    Value::Array(types) => types,
+                    one => vec![one],
+                };
+                types.push("string".into());
+                *one = types.into();
+                members.insert("pattern".to_owned(), r"\$\{".into());
+            }
+            for (name, member) in members.iter_mut() {
+                if !matches!(&**name, "default" | "const" | "enum" | "examples") {
+                    allow_variables(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(allow_variables),
+        _ => {}
+    }
+}
+
+fn takes_variables(schema: &Map<String, Value>) -> bool {
+    let has = |name: &str| match schema.get("type") {
+        Some(Value::String(one)) => one == name,
+        Some(Value::Array(types)) => types.iter().any(|one| one == name),
+        _ => false,
+    };
+    let has_text = || {
+        schema
+            .get("items")
+            .is_some_and(|items| text(items, "type") == "string")
+    };
+    let is_list = has("array") && has_text();
+    let is_plain = ["integer", "number", "boolean"].into_iter().any(has);
+    !has("string") && (is_plain || is_list)
 }
 
 struct Walk<'a> {
@@ -482,5 +525,24 @@ mod tests {
         assert!(schema.is_valid(&json!({"http": {"port": 1}, "toolsets": ["demo"]})));
         assert!(!schema.is_valid(&json!({"http": {"prot": 1}})));
         assert!(!schema.is_valid(&json!({"transport": "carrier pigeon"})));
+    }
+
+    #[test]
+    fn the_schema_accepts_variables_for_values_of_other_types() {
+        let schema = jsonschema::validator_for(&schema()).expect("a schema");
+        for http in [
+            json!({"port": "${PORT}"}),
+            json!({"insecure": "${INSECURE:-false}"}),
+            json!({"allowed_hosts": "${HOSTS}"}),
+            json!({"public_url": "${URL}"}),
+        ] {
+            assert!(schema.is_valid(&json!({"http": http})), "{http}");
+        }
+        for http in [
+            json!({"port": "many"}),
+            json!({"allowed_hosts": "a.example"}),
+        ] {
+            assert!(!schema.is_valid(&json!({"http": http})), "{http}");
+        }
     }
 }

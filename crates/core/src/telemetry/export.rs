@@ -142,6 +142,42 @@ pub struct EndpointCheck {
     pub answer: Result<(), String>,
 }
 
+/// Problems of the settings of the export, for configuration checks.
+#[cfg(feature = "cli")]
+#[derive(Debug, Default)]
+pub struct ExportProblems {
+    /// Settings without effect.
+    pub doubts: Vec<String>,
+    /// True if an endpoint is invalid, so that its signal is not exported.
+    pub lacks_endpoint: bool,
+}
+
+/// Checks the settings of the export without sending anything.
+#[cfg(all(feature = "cli", feature = "otlp"))]
+pub fn check_export(
+    config: &TelemetryConfig,
+    probe: &Probe,
+    service: (&str, &str),
+) -> ExportProblems {
+    match super::settings::ExportSettings::read(config, probe, service) {
+        Some(settings) => ExportProblems {
+            doubts: settings.doubts,
+            lacks_endpoint: settings.lacks_endpoint,
+        },
+        None => ExportProblems::default(),
+    }
+}
+
+/// A build without exporters exports nothing.
+#[cfg(all(feature = "cli", not(feature = "otlp")))]
+pub fn check_export(
+    _config: &TelemetryConfig,
+    _probe: &Probe,
+    _service: (&str, &str),
+) -> ExportProblems {
+    ExportProblems::default()
+}
+
 /// Sends a test export to each configured collector.
 #[cfg(all(feature = "cli", feature = "otlp"))]
 pub async fn examine_export(

@@ -39,7 +39,7 @@ pub use trace::{TraceContext, current as current_trace};
 
 pub use export::Export;
 #[cfg(feature = "cli")]
-pub use export::{EndpointCheck, examine_export};
+pub use export::{EndpointCheck, check_export, examine_export};
 pub use instruments::*;
 #[cfg(feature = "cli")]
 pub use legible::is_misleading;

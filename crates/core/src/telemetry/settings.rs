@@ -34,6 +34,8 @@ pub(crate) struct ExportSettings {
     pub resource: BTreeMap<String, String>,
     /// Settings that have no effect, for the log.
     pub doubts: Vec<String>,
+    /// True if an endpoint is invalid, so that its signal is not exported.
+    pub lacks_endpoint: bool,
 }
 
 /// Destination of one signal.
@@ -123,6 +125,7 @@ impl ExportSettings {
             metric_timeout: reader.timeout("OTEL_METRIC_EXPORT_TIMEOUT", 30_000),
             resource: reader.resource(service),
             doubts: Vec::new(),
+            lacks_endpoint: reader.is_refused,
         };
         reader.tell_of_what_has_no_effect();
         settings.doubts = reader.doubts;

@@ -18,7 +18,7 @@ use crate::environment::{Conflicts, Probe};
 #[serde(deny_unknown_fields, default)]
 pub struct DrainConfig {
     /// Seconds between the stop signal and the forced end of the process. 3.5 of them are reserved for the shutdown
-    /// itself; calls get the rest. If unset: 30, or 10 on Cloud Run and in containers without Kubernetes.
+    /// itself; calls get the rest. If unset: what the platform gives, such as 10 on Cloud Run or 5 on Lambda, else 30.
     pub grace_seconds: Option<u32>,
     /// Seconds after the stop signal in which new connections are still accepted, until load balancers have noticed.
     /// If unset: 5 on Kubernetes, else 0.

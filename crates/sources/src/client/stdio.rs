@@ -41,6 +41,13 @@ impl Link {
         let mut child = program.start().map_err(|error| ClientError::Start {
             program: program.program.to_string_lossy().into_owned(),
             reason: match error.kind() {
+                // A command line of a shell instead of a program.
+                std::io::ErrorKind::NotFound
+                    if program.program.to_string_lossy().contains(char::is_whitespace) =>
+                {
+                    "the program was not found; command is the program alone: write its arguments into args, one in each item"
+                        .to_owned()
+                }
                 std::io::ErrorKind::NotFound => {
                     "the program was not found; install it, or check PATH".to_owned()
                 }

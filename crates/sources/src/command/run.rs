@@ -100,8 +100,14 @@ impl Program {
             .get(&OsString::from("PATH"))
             .cloned()
             .unwrap_or_default();
-        let path = find(name, &search).ok_or_else(|| {
-            format!("argv[0]: {name:?} is not installed; install it, or write its whole path")
+        let path = find(name, &search).ok_or_else(|| match name.contains(char::is_whitespace) {
+            // A command line of a shell instead of a program.
+            true => format!(
+                "argv[0]: there is no program {name:?}; write the program and each argument as an item of its own: [ls, -l]"
+            ),
+            false => {
+                format!("argv[0]: {name:?} is not installed; install it, or write its whole path")
+            }
         })?;
         Ok(Self {
             path,

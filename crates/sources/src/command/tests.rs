@@ -307,6 +307,11 @@ fn mistakes_are_told_with_their_place() {
             "not installed",
         ),
         (json!({"argv": ["/etc/passwd"]}), json!({}), "not installed"),
+        (
+            json!({"argv": ["echo hello"]}),
+            json!({}),
+            "there is no program \"echo hello\"; write the program and each argument as an item of its own",
+        ),
         (json!({"argv": []}), json!({}), "argv is empty"),
         (
             json!({"argv": ["{{ a }}"], "arguments": {"a": {}}}),

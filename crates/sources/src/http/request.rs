@@ -134,8 +134,9 @@ impl RequestPlan {
             .as_deref()
             .unwrap_or("GET")
             .to_ascii_uppercase();
-        let method = Method::from_bytes(method.as_bytes())
-            .map_err(|_| format!("method: {method:?} is none"))?;
+        let method = Method::from_bytes(method.as_bytes()).map_err(|_| {
+            format!("method: {method:?} is not an HTTP method; write GET, POST or another one")
+        })?;
         if matches!(method, Method::CONNECT | Method::TRACE) {
             return Err(format!("method: {method} is not for calling an API"));
         }

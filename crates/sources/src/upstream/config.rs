@@ -264,10 +264,13 @@ impl UpstreamConfig {
                 Ok(Target::Program(program))
             }
             (None, Some(url)) => {
-                let url: Url = url.parse().map_err(|_| {
+                // `localhost:3000/mcp` is a URL with the scheme `localhost`.
+                let url: Option<Url> = url.parse().ok().filter(Url::has_host);
+                let url = url.ok_or_else(|| {
                     wrong(
                         ".url",
-                        "it is not a valid URL; write https://host/path".to_owned(),
+                        "it is not a valid URL; write it whole: https://host/path, or http://host:port/path"
+                            .to_owned(),
                     )
                 })?;
                 let guard = Guard::public().trust(&url);

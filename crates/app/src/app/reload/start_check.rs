@@ -28,7 +28,7 @@ pub(super) fn check_start(config: &Config, changed: &[&str]) -> Result<(), AppEr
     if has_changed(&["http.tls"]) {
         Tls::load(&config.http.tls)?;
     }
-    if has_changed(&["http.server_card", "http.public_url"]) {
+    if has_changed(&["http.server_card", "http.public_url", "endpoints"]) {
         ServerCards::new(config, &[])?;
     }
     if has_changed(&[

@@ -36,18 +36,52 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
         })
 }
 
+/// Parts of messages about a wrong structure, each with its usual cause. The first that fits counts.
+const CAUSES: [(&str, &str); 9] = [
+    (
+        "flow mapping",
+        "inside { } and [ ], put quotes around values with braces, as in \"${NAME}\"",
+    ),
+    (
+        "flow sequence",
+        "inside { } and [ ], put quotes around values with braces, as in \"${NAME}\"",
+    ),
+    (
+        "expected string scalar",
+        "put quotes around text that begins with a brace, as in \"{{ city }}\"",
+    ),
+    (
+        "anchor or alias",
+        "put quotes around text that begins with * or &, as in \"*\"",
+    ),
+    (
+        "reference to unknown value",
+        "put quotes around text that begins with *, as in \"*\"",
+    ),
+    (
+        "unexpected character",
+        "put quotes around text that begins with this character",
+    ),
+    (
+        "mapping values are not allowed",
+        "put quotes around text with a colon and a blank, and begin settings that belong together at the same column",
+    ),
+    (
+        "did not find expected",
+        "settings that belong together begin at the same column, behind blanks and no tabs",
+    ),
+    (
+        "tabs disallowed",
+        "settings that belong together begin at the same column, behind blanks and no tabs",
+    ),
+];
+
 /// Adds the usual cause to a message about a wrong structure.
 fn explained(message: String) -> String {
-    if message.contains("flow mapping") || message.contains("flow sequence") {
-        format!(
-            "{message}; inside {{ }} and [ ], put quotes around values with braces, as in \"${{NAME}}\""
-        )
-    } else if message.contains("did not find expected") || message.contains("tabs disallowed") {
-        format!(
-            "{message}; settings that belong together begin at the same column, behind blanks and no tabs"
-        )
-    } else {
-        message
+    let cause = CAUSES.iter().find(|(part, _)| message.contains(part));
+    match cause {
+        Some((_, cause)) => format!("{message}; {cause}"),
+        None => message,
     }
 }
 

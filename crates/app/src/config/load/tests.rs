@@ -559,6 +559,11 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
             "http: 8080\n",
             "a.yaml:1:1: http: a single value was found where a table of settings is expected",
         ),
+        (
+            "a.yaml",
+            "http:\n  - port: 1\n",
+            "a.yaml:1:1: http: a list was found where a table of settings is expected",
+        ),
         ("a.yaml", "http\n", "a.yaml:1:1: a single value was found"),
         (
             "a.yaml",

@@ -18,6 +18,7 @@ fn an_endpoint_that_is_none_is_told_of_although_nothing_is_exported() {
             (&settings.traces, &settings.metrics, &settings.logs),
             (&None, &None, &None)
         );
+        assert!(settings.lacks_endpoint);
         assert_eq!(settings.doubts.len(), 3, "{:?}", settings.doubts);
         assert!(
             settings.doubts[0].contains("http://collector:4318"),

@@ -51,10 +51,12 @@ fn what_cannot_be_is_told_with_its_place() {
         refused(r#"{"command": "a", "url": "http://b"}"#),
         "upstreams.x: it has a command and a URL; leave one of them out"
     );
-    assert_eq!(
-        refused(r#"{"url": "weather"}"#),
-        "upstreams.x.url: it is not a valid URL; write https://host/path"
-    );
+    for url in ["weather", "localhost:3000/mcp"] {
+        assert_eq!(
+            refused(&format!(r#"{{"url": "{url}"}}"#)),
+            "upstreams.x.url: it is not a valid URL; write it whole: https://host/path, or http://host:port/path"
+        );
+    }
     assert!(refused(r#"{"url": "ftp://a/b"}"#).starts_with("upstreams.x.url: "));
     assert_eq!(
         refused(r#"{"url": "http://a/b", "headers": {"a b": "c"}}"#),
