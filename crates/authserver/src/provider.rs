@@ -7,6 +7,7 @@ mod documents;
 mod user;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -55,6 +56,8 @@ pub(super) struct Provider {
     known: ArcSwapOption<ProviderDocuments>,
     /// Held by the one request that fetches. Holds the latest failure.
     fetching: Mutex<Option<FailedFetch>>,
+    /// True if the userinfo endpoint did not return the last user. Changes are logged.
+    has_no_user_info: AtomicBool,
 }
 
 impl Provider {
@@ -74,6 +77,7 @@ impl Provider {
             web,
             known: ArcSwapOption::empty(),
             fetching: Mutex::default(),
+            has_no_user_info: AtomicBool::new(false),
         })
     }
 

@@ -13,10 +13,12 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::catalog::typed::structured;
 use crate::catalog::{IntoOutput, Output};
+use crate::net;
 
 pub use std::boxed::Box;
 pub use std::future::Future;
@@ -230,9 +232,12 @@ impl Drop for AbortOnDrop {
 pub async fn run_blocking<T: Send + 'static>(
     function: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ToolError> {
-    // As an object, for a task is much code, and would be compiled for each function.
-    let function: Box<dyn FnOnce() -> T + Send> = Box::new(function);
-    let mut running = tokio::task::spawn_blocking(function);
+    let running = net::try_spawn_blocking(&Handle::current(), function);
+    let mut running = running.map_err(|error| {
+        tracing::error!(%error, "a call cannot run");
+        let message = "the server has no thread for the call; try again later";
+        ToolError::new(message).caused_by(error)
+    })?;
     let _abort = AbortOnDrop(running.abort_handle());
     match (&mut running).await {
         Ok(returned) => Ok(returned),

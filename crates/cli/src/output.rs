@@ -12,6 +12,7 @@ use tracing_subscriber::{Registry, reload};
 use super::log::{self, Format, Lines};
 use crate::app::{AppError, BoundServer, Hook};
 use crate::environment::Probe;
+use crate::net::is_panic_expected;
 use longshore_app::config::{ConfigError, Conflict, LogConfig, LogFormat};
 
 /// Reader of standard error.
@@ -71,6 +72,9 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
         .with(lines)
         .init();
     std::panic::set_hook(Box::new(|panic| {
+        if is_panic_expected() {
+            return;
+        }
         let place = panic.location().map(ToString::to_string);
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied();

@@ -9,9 +9,10 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TY
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use tokio::runtime::Handle;
 
 use super::rejection::HttpError;
-use crate::net::Body;
+use crate::net::{Body, NoThread, try_spawn_blocking};
 
 /// Minimum size in bytes; a smaller body fits into one packet.
 const LEAST_BYTES: u64 = 1024;
@@ -77,8 +78,11 @@ pub(super) async fn compressed(
         gzip(&plain)
     } else {
         let plain = plain.clone();
-        let elsewhere = tokio::task::spawn_blocking(move || gzip(&plain));
-        elsewhere.await.unwrap_or(None)
+        let elsewhere = try_spawn_blocking(&Handle::current(), move || gzip(&plain));
+        match elsewhere {
+            Ok(elsewhere) => elsewhere.await.unwrap_or(None),
+            Err(NoThread) => None,
+        }
     };
     let squeezed = squeezed.filter(|squeezed| squeezed.len() < plain.len());
     let Some(squeezed) = squeezed.and_then(hold) else {

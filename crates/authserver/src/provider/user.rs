@@ -1,5 +1,7 @@
 //! Requests for the user: to the userinfo endpoint of an OpenID provider, and to the API of GitHub.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -41,13 +43,24 @@ impl Provider {
         let found = found.and_then(|answer| strict_object(&answer.body));
         // Users in responses can differ from those of ID tokens (OpenID Connect Core, section 5.3.2).
         let found = found.filter(|found| found.get("sub") == claims.get("sub"));
+        let was_failing = self.has_no_user_info.swap(found.is_none(), Relaxed);
         match found {
-            Some(found) => merged(claims, found),
+            Some(found) => {
+                if was_failing {
+                    tracing::info!(
+                        provider = self.host,
+                        "the userinfo endpoint of the identity provider returns users again"
+                    );
+                }
+                merged(claims, found)
+            }
             None => {
-                tracing::warn!(
-                    provider = self.host,
-                    "the userinfo endpoint of the identity provider did not return the user; the claims of the ID token count"
-                );
+                if !was_failing {
+                    tracing::warn!(
+                        provider = self.host,
+                        "the userinfo endpoint of the identity provider did not return the user; the claims of the ID token count, and further failures are not logged until one succeeds"
+                    );
+                }
                 claims
             }
         }

@@ -137,7 +137,8 @@ impl Drop for Group {
         }
         // A runtime that is ending drops what it does not run any more, which does the same here.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn_blocking(move || drop(strays));
+            // Without a thread, they are dropped here.
+            let _ = super::try_spawn_blocking(&runtime, move || drop(strays));
         }
     }
 }

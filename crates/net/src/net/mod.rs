@@ -66,7 +66,9 @@ pub use proxies::{ForwardedHeadersSeen, TrustedProxies};
 #[cfg(feature = "egress")]
 pub use resolve::{Resolve, SystemResolver};
 pub use share::{FairSemaphore, ShareKey, enter as enter_share};
-pub use spawn::{spawn, spawn_blocking, spawn_local, spawn_on};
+pub use spawn::{
+    NoThread, is_panic_expected, spawn, spawn_blocking, spawn_local, spawn_on, try_spawn_blocking,
+};
 pub use sse::{Event, EventDecoder, SseItem};
 #[cfg(feature = "egress")]
 pub use streaming_response::{FetchedResponse, StreamingResponse};

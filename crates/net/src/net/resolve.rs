@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
+use tokio::time::Instant;
 
 /// Looks up the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
@@ -20,26 +22,88 @@ pub trait Resolve: Send + Sync + 'static {
 }
 
 /// Resolver that reads `/etc/hosts` and then queries the name servers of `/etc/resolv.conf`. Both files are read on
-/// first use. `localhost` and its subdomains always resolve to this machine (RFC 6761).
+/// first use, and again when they have changed. `localhost` and its subdomains always resolve to this machine (RFC 6761).
 #[derive(Debug, Default)]
 pub struct SystemResolver {
-    resolver: OnceLock<Result<TokioResolver, String>>,
+    resolver: Reread<TokioResolver>,
+}
+
+/// Files that the resolver reads.
+const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
+/// Interval at which changes of the files are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Time of modification and length of each file; `None` if it cannot be read.
+type Stamps = [Option<(SystemTime, u64)>; FILES.len()];
+
+/// A value that is read from files, and again when they have changed.
+#[derive(Debug)]
+struct Reread<T>(Mutex<Option<Known<T>>>);
+
+#[derive(Debug)]
+struct Known<T> {
+    value: Arc<T>,
+    stamps: Stamps,
+    looked: Instant,
+}
+
+impl<T> Default for Reread<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Reread<T> {
+    /// Returns the value. If the files have changed and cannot be used, it is the previous one.
+    fn get<E>(
+        &self,
+        stamps: impl FnOnce() -> Stamps,
+        read: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let before = match &*known {
+            Some(known) if now < known.looked + LOOK => return Ok(Arc::clone(&known.value)),
+            Some(known) => Some((Arc::clone(&known.value), known.stamps)),
+            None => None,
+        };
+        // Before the files are read, so that a change meanwhile is noticed.
+        let stamps = stamps();
+        let value = match before {
+            Some((value, same)) if same == stamps => value,
+            Some((value, _)) => read().map_or(value, Arc::new),
+            None => Arc::new(read()?),
+        };
+        *known = Some(Known {
+            value: Arc::clone(&value),
+            stamps,
+            looked: now,
+        });
+        Ok(value)
+    }
 }
 
 impl SystemResolver {
-    fn get(&self) -> io::Result<&TokioResolver> {
-        let made = self.resolver.get_or_init(|| {
-            let mut builder = TokioResolver::builder_tokio().map_err(|e| e.to_string())?;
+    fn get(&self) -> io::Result<Arc<TokioResolver>> {
+        let made = self.resolver.get(stamps, || {
+            let mut builder = TokioResolver::builder_tokio()?;
             // Every address is checked before one is used.
             builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-            builder.build().map_err(|e| e.to_string())
+            builder.build()
         });
-        made.as_ref().map_err(|e| {
+        made.map_err(|error| {
             io::Error::other(format!(
-                "the system's list of name servers cannot be used: {e}"
+                "the system's list of name servers cannot be used: {error}"
             ))
         })
     }
+}
+
+fn stamps() -> Stamps {
+    FILES.map(|file| {
+        let found = std::fs::metadata(file).ok()?;
+        Some((found.modified().ok()?, found.len()))
+    })
 }
 
 impl Resolve for SystemResolver {
@@ -79,6 +143,28 @@ pub(super) fn shared() -> Arc<dyn Resolve> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn files_are_read_again_when_they_have_changed_or_could_not_be_read() {
+        let read = Reread::default();
+        let get = |length: Option<u64>, found: Result<u32, &'static str>| {
+            let stamp = length.map(|length| (SystemTime::UNIX_EPOCH, length));
+            read.get(|| [stamp; FILES.len()], || found)
+                .map(|value| *value)
+        };
+        assert_eq!(get(None, Err("missing")), Err("missing"));
+        assert_eq!(get(Some(1), Ok(1)), Ok(1));
+        // Not looked at again at once, and not read again unless they have changed.
+        assert_eq!(get(Some(2), Ok(2)), Ok(1));
+        tokio::time::advance(LOOK).await;
+        assert_eq!(get(Some(1), Ok(2)), Ok(1));
+        tokio::time::advance(LOOK).await;
+        assert_eq!(get(Some(2), Ok(2)), Ok(2));
+        tokio::time::advance(LOOK).await;
+        assert_eq!(get(None, Err("missing")), Ok(2));
+        tokio::time::advance(LOOK).await;
+        assert_eq!(get(Some(3), Ok(3)), Ok(3));
+    }
 
     #[test]
     fn errors_of_the_resolver_are_told_in_words() {

@@ -28,7 +28,7 @@ use super::response;
 use super::reuse::BulkheadUser;
 use super::template::{self, EscapeContext, Template, TemplateError};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
-use crate::net::Bulkhead;
+use crate::net::{Bulkhead, with_causes};
 use crate::protocol::ToolAnnotations;
 use crate::protocol::scan::paired;
 
@@ -200,6 +200,10 @@ impl Plan {
             // A command that does not start, or times out, will probably fail again.
             Err(RunError::Spawn { .. } | RunError::Timeout { .. }) => pass.failed(),
             _ => pass.succeeded(),
+        }
+        if let Err(error @ (RunError::Spawn { .. } | RunError::Broken { .. })) = &ran {
+            let tool = self.bulkhead.name();
+            tracing::warn!(tool, error = with_causes(error), "a command failed");
         }
         let ended = ran.map_err(|error| ToolError::new(error.to_string()).caused_by(error))?;
         self.result(&ended)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Grants, KeepError, Name};
+use crate::net;
 use crate::seal::random_bytes;
 
 /// A folder with one file for each name.
@@ -56,7 +57,7 @@ impl Folder {
             private(&mut options);
             options.open(file)
         };
-        let lock = tokio::task::spawn_blocking(open).await.ok()?.ok()?;
+        let lock = net::spawn_blocking(open).await.ok()?.ok()?;
         let deadline = Instant::now() + LOCK_PATIENCE;
         while Instant::now() < deadline {
             match lock.try_lock() {
@@ -100,7 +101,7 @@ impl Folder {
 async fn blocking<T: Send + 'static>(
     ask: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, KeepError> {
-    let asked = tokio::task::spawn_blocking(ask).await;
+    let asked = net::spawn_blocking(ask).await;
     Ok(asked.map_err(|_| KeepError::Ending)??)
 }
 

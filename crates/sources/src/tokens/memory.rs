@@ -31,7 +31,13 @@ impl Memory {
 
     pub(super) fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
         let mut kept = self.kept();
-        if NAMES_MAX <= kept.len() && !kept.contains_key(name) {
+        // Who writes has taken a turn, so that the name is known.
+        let is_new = kept.get(name).is_none_or(|entry| entry.grants.is_none());
+        let used = || kept.values().filter(|entry| entry.grants.is_some()).count();
+        if is_new && NAMES_MAX <= kept.len() && NAMES_MAX <= used() {
+            if name.is_of_user() {
+                kept.remove(name);
+            }
             return Err(KeepError::Full);
         }
         kept.entry(name.clone()).or_default().grants = Some(grants);
@@ -55,5 +61,29 @@ impl Memory {
 
     pub(super) fn names(&self) -> Vec<Name> {
         self.kept().keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_number_of_logins_is_limited_though_each_takes_a_turn_before() {
+        let memory = Memory::default();
+        let name = |user: usize| Name::of_user("files", "api.example", &user.to_string());
+        for user in 0..NAMES_MAX {
+            drop(memory.turn(&name(user)).await);
+            memory.put(&name(user), Grants::default()).expect("room");
+        }
+        let next = name(NAMES_MAX);
+        drop(memory.turn(&next).await);
+        let full = memory.put(&next, Grants::default());
+        assert!(matches!(full, Err(KeepError::Full)));
+        assert_eq!(memory.names().len(), NAMES_MAX);
+        // Known users can log in again, and others once there is room.
+        memory.put(&name(0), Grants::default()).expect("known");
+        memory.forget(&name(0));
+        memory.put(&next, Grants::default()).expect("room");
     }
 }

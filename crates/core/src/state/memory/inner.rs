@@ -2,6 +2,7 @@
 
 mod log;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::size_of;
 use std::ops::Bound;
@@ -174,38 +175,58 @@ impl Inner {
             .max_bytes
             .saturating_sub(bytes.max(self.max_bytes / ROOM_PART));
         while aim < self.bytes() {
-            let least = match writer == Stake::SERVER.owner {
-                true => 0,
-                false => self.owner(writer).bytes,
-            };
-            let most = self
-                .owners
-                .iter()
-                .filter(|(owner, taken)| {
-                    0 < taken.may_go && (**owner == writer || least <= taken.bytes)
-                })
-                .max_by_key(|(_, taken)| taken.bytes);
-            let Some((&owner, _)) = most else {
-                return;
-            };
-            let mut soonest: Vec<(Instant, Arc<str>)> = self
+            let ranks = self.largest_owners(self.bytes() - aim, writer);
+            let mut soonest: Vec<(usize, Instant, Arc<str>)> = self
                 .entries
                 .iter()
-                .filter(|(other, entry)| entry.owner == owner && entry.may_go && ***other != *key)
-                .map(|(key, entry)| (entry.ends, Arc::clone(key)))
+                .filter(|(other, entry)| entry.may_go && ***other != *key)
+                .filter_map(|(key, entry)| {
+                    let rank = *ranks.get(&entry.owner)?;
+                    Some((rank, entry.ends, Arc::clone(key)))
+                })
                 .collect();
             soonest.sort_unstable();
             let mut dropped = false;
-            for (_, key) in soonest {
+            for (_, _, key) in soonest {
                 if self.bytes() <= aim {
                     return;
                 }
                 dropped |= self.remove(&key);
             }
+            // Its owner has nothing else that may go, or there are no owners.
             if !dropped {
                 return;
             }
         }
+    }
+
+    /// Ranks the owners that use most, until their evictable entries make up `excess`. Owners that use less than the writer
+    /// are not among them.
+    fn largest_owners(&self, excess: usize, writer: u64) -> HashMap<u64, usize, RandomState> {
+        let least = match writer == Stake::SERVER.owner {
+            true => 0,
+            false => self.owner(writer).bytes,
+        };
+        let mut owners: Vec<(u64, Owner)> = self
+            .owners
+            .iter()
+            .filter(|(owner, taken)| {
+                0 < taken.may_go && (**owner == writer || least <= taken.bytes)
+            })
+            .map(|(owner, taken)| (*owner, *taken))
+            .collect();
+        owners.sort_unstable_by_key(|(_, taken)| Reverse(taken.bytes));
+        let mut found = 0;
+        owners
+            .into_iter()
+            .take_while(|(_, taken)| {
+                let is_needed = found < excess;
+                found += taken.may_go;
+                is_needed
+            })
+            .enumerate()
+            .map(|(rank, (owner, _))| (owner, rank))
+            .collect()
     }
 
     /// Returns the number of free bytes.
@@ -447,5 +468,60 @@ pub(super) fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V, RandomS
     let is_large = TABLE_MIN < map.capacity() && map.len() < map.capacity() / 4;
     if is_large || map.is_empty() {
         map.shrink_to(map.len() * 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills a store with one entry for each owner, the last of which writes.
+    #[tokio::test]
+    async fn room_is_made_by_as_many_owners_as_it_takes_at_once() {
+        const OWNERS: u64 = 20_000;
+        let mut inner = Inner::new(16 << 20, 4 << 20);
+        let value = [b'x'; 512];
+        let life = Duration::from_secs(60);
+        let write = |inner: &mut Inner, owner: u64| {
+            let stake = Stake {
+                owner,
+                kind: "other",
+                may_go: true,
+            };
+            inner.put(&format!("k{owner}"), &value, life, stake)
+        };
+        let mut full = None;
+        for owner in 1..=OWNERS {
+            let before = inner.entries.len();
+            write(&mut inner, owner).expect("room");
+            if inner.entries.len() <= before {
+                full.get_or_insert((before, inner.entries.len()));
+            }
+            assert!(inner.bytes() <= inner.max_bytes);
+        }
+        // A part of the capacity is freed, for which many owners lose their entries, and not all of them.
+        let (before, after) = full.expect("it was full");
+        let freed = before - after;
+        assert!(
+            (before / (2 * ROOM_PART)..before / 8).contains(&freed),
+            "{freed} of {before}"
+        );
+        assert!(inner.entries.contains_key(&*format!("k{OWNERS}")));
+        // One that uses more loses its entries first.
+        let large = Stake {
+            owner: OWNERS + 1,
+            kind: "other",
+            may_go: true,
+        };
+        inner
+            .put("large", &[b'x'; 60_000], life, large)
+            .expect("room");
+        for owner in 1..=OWNERS {
+            write(&mut inner, owner).expect("room");
+            if !inner.entries.contains_key("large") {
+                break;
+            }
+        }
+        assert!(!inner.entries.contains_key("large"));
     }
 }
