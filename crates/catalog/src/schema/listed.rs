@@ -4,12 +4,13 @@ use serde_json::{Map, Value, json};
 
 use super::inlined::inlined;
 use super::portable_pattern::has_portable_patterns;
+use super::type_lists;
 
 /// Returns an equivalent input schema in the form that clients and model APIs read.
 ///
 /// Many of them require `properties` in the schema of an object, `items` in that of an array, and objects instead of
-/// `true` and `false` as the schemas of properties and items. A single tool in another form makes the whole list
-/// unusable to them. Some do not resolve references, and leave such tools or arguments out.
+/// `true` and `false` as the schemas of properties and items, and one type for each schema. A single tool in another form
+/// makes the whole list unusable to them. Some do not resolve references, and leave such tools or arguments out.
 #[doc(hidden)]
 pub fn listed_input(schema: &Value) -> Value {
     adapted(inlined(schema).unwrap_or_else(|| schema.clone()))
@@ -59,17 +60,23 @@ fn adapt(members: &mut Map<String, Value>) {
                 | "then"
                 | "else",
                 Value::Object(members),
-            ) => adapt(members),
+            ) => adapt_inner(members),
             _ => {}
         }
     }
+}
+
+/// Adapts a schema within another one. The type of the root is not an alternative.
+fn adapt_inner(members: &mut Map<String, Value>) {
+    type_lists::split(members);
+    adapt(members);
 }
 
 fn adapt_schema(schema: &mut Value) {
     match schema {
         Value::Bool(true) => *schema = json!({}),
         Value::Bool(false) => *schema = json!({"not": {}}),
-        Value::Object(members) => adapt(members),
+        Value::Object(members) => adapt_inner(members),
         _ => {}
     }
 }
@@ -104,7 +111,7 @@ mod tests {
             adapted(arrays)["properties"],
             json!({
                 "a": {"type": "array", "items": {}},
-                "b": {"type": ["array", "null"], "items": {}},
+                "b": {"anyOf": [{"type": "array", "items": {}}, {"type": "null"}]},
                 "c": {"anyOf": [{"type": "array", "items": {}}, {"type": "string"}]},
                 "pair": {"type": "array", "prefixItems": [{}, {"type": "array", "items": {}}], "items": false},
                 "none": {"type": "array", "unevaluatedItems": false},
