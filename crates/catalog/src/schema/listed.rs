@@ -27,6 +27,12 @@ fn adapted(mut schema: Value) -> Value {
         if members.get("type").is_some_and(|kind| kind == "object") {
             members.entry("properties").or_insert_with(|| json!({}));
         }
+        // The Java SDK before 2.0 requires a boolean here.
+        if let Some(additional) = members.get_mut("additionalProperties")
+            && *additional == json!({})
+        {
+            *additional = Value::Bool(true);
+        }
         adapt(members);
     }
     schema
@@ -138,6 +144,15 @@ mod tests {
                 "$defs": {"Any": {}, "Map": {"type": "object", "additionalProperties": {"properties": {"a": {}}}}},
             })
         );
+    }
+
+    #[test]
+    fn other_members_of_the_root_are_allowed_by_a_boolean() {
+        let schema = json!({"type": "object", "properties": {}, "additionalProperties": {}});
+        assert_eq!(adapted(schema)["additionalProperties"], true);
+        let schema =
+            json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
+        assert_eq!(adapted(schema.clone()), schema);
     }
 
     #[test]
