@@ -16,10 +16,12 @@ pub fn listed_input(schema: &Value) -> Value {
     adapted(inlined(schema).unwrap_or_else(|| schema.clone()))
 }
 
-/// Returns the output schema to list. `None` if it has a pattern that clients may not be able to compile.
+/// Returns the output schema to list, in the same form. `None` if it has a pattern that clients may not be able to compile.
+///
+/// The TypeScript SDK 1.22.0 fails on the whole list if an output schema refers to a definition.
 #[doc(hidden)]
 pub fn listed_output(schema: &Value) -> Option<Value> {
-    has_portable_patterns(schema).then(|| adapted(schema.clone()))
+    has_portable_patterns(schema).then(|| listed_input(schema))
 }
 
 fn adapted(mut schema: Value) -> Value {
@@ -144,6 +146,18 @@ mod tests {
                 "$defs": {"Any": {}, "Map": {"type": "object", "additionalProperties": {"properties": {"a": {}}}}},
             })
         );
+    }
+
+    #[test]
+    fn definitions_of_results_stand_where_they_are_referred_to() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"unit": {"$ref": "#/$defs/Unit"}},
+            "$defs": {"Unit": {"type": "string", "enum": ["c", "f"]}},
+        });
+        let unit = json!({"type": "string", "enum": ["c", "f"]});
+        let listed = json!({"type": "object", "properties": {"unit": unit}});
+        assert_eq!(listed_output(&schema), Some(listed));
     }
 
     #[test]
