@@ -102,7 +102,7 @@ fn lh_08_a_session_of_one_endpoint_is_unknown_at_every_other() {
             if path == own {
                 assert_eq!(pong.result(), json!({}));
             } else {
-                pong.error(404, 404, "1");
+                pong.error(404, 404, "");
             }
         }
     }

@@ -361,10 +361,13 @@ fn lh_15_the_stream_of_the_fixture_is_closed_and_its_result_fetched() {
     connection.send(session.text("tools/call", &params));
     connection.receive_head();
     let first = connection.any_event().expect("its beginning");
-    assert!(first.id.is_some() && first.retry.is_some());
+    assert!(first.id.is_some());
+    let mut names_delay = false;
     while let Some(event) = connection.any_event() {
         assert_eq!(event.message, None, "the result comes elsewhere");
+        names_delay |= event.retry.is_some();
     }
+    assert!(names_delay);
     let [header] = session.headers();
     let mut back = server.connect();
     let id = first.id.expect("an id");

@@ -41,6 +41,7 @@ mod portable_pattern;
 mod sameness;
 #[cfg(feature = "validation")]
 mod survey;
+mod type_lists;
 mod variants;
 
 pub use compiled::{Compiled, check_shown};

@@ -13,6 +13,10 @@ use tokio::time::{Instant, Sleep};
 use crate::net::{BodyError, SharedBytes};
 use crate::server::{EventData, EventSource, StreamEvent, next_heartbeat};
 
+/// Beginning of an event that has a message and nothing else. Official servers name the type, which is the default, and the
+/// Java SDK up to 2.0.0 ignores events without it.
+const MESSAGE_BEGINS: &[u8] = b"event: message\ndata: ";
+
 /// Body of a streamed response.
 pub(crate) struct EventStream {
     stream: Option<Box<dyn EventSource>>,
@@ -44,7 +48,7 @@ impl EventStream {
             timer: Box::pin(tokio::time::sleep_until(heartbeat)),
             heartbeat,
         };
-        stream.push_event(Bytes::from_static(b"data: "), head, rest);
+        stream.push_event(Bytes::from_static(MESSAGE_BEGINS), head, rest);
         stream
     }
 
@@ -58,8 +62,11 @@ impl EventStream {
     fn push(&mut self, part: StreamEvent) {
         let mut fields = String::new();
         // Writing into a text cannot fail.
+        let has_data = !matches!(part.data, EventData::Empty);
         if let Some(event) = part.event {
             let _ = writeln!(fields, "event: {event}");
+        } else if has_data && (part.id.is_some() || part.retry.is_some()) {
+            fields.push_str("event: message\n");
         }
         if let Some(id) = &part.id {
             let _ = writeln!(fields, "id: {id}");
@@ -85,7 +92,7 @@ impl EventStream {
             }
         };
         let begin = if fields.is_empty() {
-            Bytes::from_static(b"data: ")
+            Bytes::from_static(MESSAGE_BEGINS)
         } else {
             fields.push_str("data: ");
             fields.into()

@@ -74,10 +74,10 @@ pub(super) fn dispatch(
             ready(Reply::constant(request.id, &snapshot.discovered))
         }
         Method::SetLogLevel => ready(logging::set_level(server, caller, request)),
-        // A session exists already. Over HTTP, each `initialize` starts a new one elsewhere.
+        // Each `initialize` begins a session elsewhere.
         Method::Initialize => ready(Reply::error(
             request.id,
-            &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was sent twice"),
+            &ErrorObject::new(ErrorCode::InvalidRequest, "initialize is not accepted here"),
         )),
         other => optional_method(server, cx, other, request_context.reborrow()),
     };

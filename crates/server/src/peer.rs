@@ -1,8 +1,9 @@
 //! State of a client with a connection of its own: over stdio, or over HTTP+SSE.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use http::{Extensions, HeaderMap};
 
 use crate::seal::Session;
@@ -10,7 +11,7 @@ use crate::seal::Session;
 /// State of the one client of a process or of an HTTP+SSE session.
 #[derive(Debug, Default)]
 pub struct StdioPeer {
-    pub(super) session: OnceLock<Session>,
+    session: ArcSwapOption<Session>,
     pub(super) listens: AtomicBool,
     /// True for HTTP+SSE clients, which have no stateless lifecycle.
     pub(super) has_sessions_only: bool,
@@ -43,12 +44,23 @@ impl StdioPeer {
     }
 
     /// The session, after `initialize`.
-    pub(super) fn session(&self) -> Option<&Session> {
-        self.session.get()
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        self.session.load_full()
+    }
+
+    /// Begins a session. A further one takes the place of the first and has its name, so that its subscriptions and calls
+    /// are kept: bridges that serve several clients from one process pass on `initialize` of each.
+    pub(super) fn begin_session(&self, session: Session) -> Arc<Session> {
+        let session = Arc::new(match self.session() {
+            Some(first) => session.in_place_of(&first),
+            None => session,
+        });
+        self.session.store(Some(Arc::clone(&session)));
+        session
     }
 
     /// Returns true after `initialize`.
     pub fn has_session(&self) -> bool {
-        self.session.get().is_some()
+        self.session.load().is_some()
     }
 }

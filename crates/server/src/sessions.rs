@@ -134,9 +134,10 @@ impl Sessions {
                 is_valid && session.belongs_to(principal.id()) && !self.revoked.contains(session)
             })
             .ok_or_else(|| {
+                // Without an id: the Go SDK takes an error with one for the result of the call, and keeps the session.
                 Reply::refuse(
                     RejectReason::SessionUnknown,
-                    request,
+                    None,
                     ErrorCode::Http(404),
                     "Session not found: it has ended or is not known here; send initialize again",
                 )

@@ -77,7 +77,7 @@ pub(crate) fn handle_payload(
         }
         Ok(Payload::Single(Message::Notification(notification))) => {
             // A client may use both lifecycles at once. Request ids are unique within each.
-            if let Some(session) = peer.session.get() {
+            if let Some(session) = peer.session() {
                 notifications::handle_notification(server, &session.log_name, &notification);
             }
             if !peer.has_sessions_only {
@@ -86,7 +86,7 @@ pub(crate) fn handle_payload(
             Reply::Accepted
         }
         Ok(Payload::Single(Message::Response(response))) => {
-            let Some(session) = peer.session.get() else {
+            let Some(session) = peer.session() else {
                 return MaybeReady::Ready(Reply::Accepted);
             };
             let session = &session.log_name;
@@ -101,7 +101,7 @@ pub(crate) fn handle_payload(
                 }
             }
         }
-        Ok(Payload::Batch(elements)) => match peer.session.get() {
+        Ok(Payload::Batch(elements)) => match peer.session() {
             Some(session)
                 if server.config.batch == BatchPolicy::Always
                     || server.config.batch == BatchPolicy::Auto
@@ -111,7 +111,7 @@ pub(crate) fn handle_payload(
                     server,
                     Channel::Stdio,
                     worker,
-                    Some(session),
+                    Some(&session),
                     principal,
                     None,
                 );
@@ -134,7 +134,7 @@ fn handle_malformed_response(
     principal: &Principal,
     problem: &Malformed<'_>,
 ) -> MaybeReady {
-    let handled = peer.session.get().map(|session| {
+    let handled = peer.session().map(|session| {
         let session = &session.log_name;
         notifications::handle_malformed_response(server, session, principal, problem)
     });
@@ -154,11 +154,11 @@ pub(crate) fn notifications(
     peer: &StdioPeer,
     principal: &Arc<Principal>,
 ) -> Option<Box<dyn EventSource>> {
-    let session = peer.session.get()?;
+    let session = peer.session()?;
     if peer.listens.swap(true, Ordering::Relaxed) {
         return None;
     }
-    streams::session_notifications(server, session, principal)
+    streams::session_notifications(server, &session, principal)
 }
 
 fn handle_request(
@@ -190,23 +190,26 @@ fn handle_request(
         let caller = stdio_caller(server, Channel::Stdio, worker, None, principal, watch);
         return dispatch::stateless_request(server, cx, of(caller));
     }
-    if let Some(session) = peer.session.get() {
+    let method = Method::parse(&request.method);
+    if method != Some(Method::Initialize)
+        && let Some(session) = peer.session()
+    {
         let caller = stdio_caller(
             server,
             Channel::Stdio,
             worker,
-            Some(session),
+            Some(&session),
             principal,
             watch,
         );
         return dispatch::session_request(server, cx, of(caller));
     }
-    MaybeReady::Ready(match Method::parse(&request.method) {
+    MaybeReady::Ready(match method {
         Some(Method::Initialize) => match handshake::initialize(server, worker, principal, request)
         {
             Ok((session, reply)) => {
+                let session = peer.begin_session(session);
                 report_lifecycle(watch, session.revision, Some(&session.log_name));
-                let _ = peer.session.set(session);
                 reply
             }
             Err(reply) => reply,

@@ -16,6 +16,7 @@ use super::{
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{LARGE_BYTES, Limit, LimitConfig, Limits};
+use crate::protocol::Revision;
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
 use crate::telemetry::{CountedTransport, Metrics, RequestOrigin, Telemetry};
@@ -836,4 +837,40 @@ async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered()
     assert_eq!(progress["params"]["progressToken"], "token");
     assert_eq!(responses[0]["id"], 2, "{responses}");
     assert_eq!(responses[0]["result"]["isError"], false);
+}
+
+#[test]
+fn a_further_initialize_over_stdio_negotiates_again_in_the_same_session() {
+    let server = server();
+    let (worker, principal) = (at(START), Arc::new(Principal::local()));
+    let peer = super::StdioPeer::default();
+    let send = |method: &str, params: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let body = Bytes::from(body.to_string());
+        let cx = &mut Context::from_waker(Waker::noop());
+        let MaybeReady::Ready(Reply::Response(answer)) =
+            server.handle_stdio(cx, (&worker, RequestOrigin::PIPE), &peer, &principal, &body)
+        else {
+            panic!("answered at once");
+        };
+        serde_json::from_slice::<Value>(&answer.to_bytes()).expect("JSON")
+    };
+    let initialize = |version: &str| {
+        let params = json!({"protocolVersion": version, "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"}});
+        send("initialize", params)
+    };
+    let first = initialize("2025-11-25");
+    assert_eq!(first["result"]["protocolVersion"], "2025-11-25", "{first}");
+    let name = peer.session().expect("a session").log_name.clone();
+    let second = initialize("2024-11-05");
+    assert_eq!(
+        second["result"]["protocolVersion"], "2024-11-05",
+        "{second}"
+    );
+    let session = peer.session().expect("a session");
+    assert_eq!(session.revision, Revision::V2024_11_05);
+    assert_eq!(session.log_name, name, "its subscriptions and calls stay");
+    assert_eq!(initialize("2025-11-25")["error"], Value::Null);
+    assert_eq!(send("ping", json!({}))["result"], json!({}));
 }

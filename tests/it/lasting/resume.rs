@@ -54,8 +54,10 @@ fn lh_02_lh_14_an_answer_is_there_for_those_who_come_back() {
     let session = it.server.session("2025-11-25");
     let mut connection = begin_call(&it.server, &session);
     let first = connection.any_event().expect("an event");
-    assert_eq!((first.data.as_deref(), first.retry), (Some(""), Some(1000)));
+    assert_eq!((first.data.as_deref(), first.retry), (Some(""), None));
+    assert_eq!(first.event, None);
     let progress = connection.any_event().expect("an event");
+    assert_eq!(progress.event.as_deref(), Some("message"));
     let stream = |id: &str| id.split('-').next().map(str::to_owned);
     assert_eq!(stream(id_of(&first)), stream(id_of(&progress)));
     drop(connection);

@@ -11,13 +11,23 @@ fn lh_14_lh_16_a_stream_begins_with_an_id_for_clients_that_know_of_that() {
     let session = it.server.session("2025-11-25");
     let first = open(&it.server, &session).any_event().expect("an event");
     assert!(id_of(&first).starts_with("s-"), "{first:?}");
-    assert_eq!((first.data.as_deref(), first.retry), (Some(""), Some(1000)));
+    // The Java SDK rejects a stream with a delay.
+    assert_eq!((first.data.as_deref(), first.retry), (Some(""), None));
     let session = it.server.session("2025-06-18");
     let mut connection = open(&it.server, &session);
     it.announcer.tools_changed();
     let first = connection.any_event().expect("an event");
     assert_eq!(first.message, Some(changed("tools")));
     assert!(first.id.is_some());
+}
+
+#[test]
+fn a_stream_begins_with_a_delay_that_is_configured() {
+    let it = announcing(|s| s.configured(|c| c.server.streams.retry_ms = 2500));
+    let session = it.server.session("2025-11-25");
+    let first = open(&it.server, &session).any_event().expect("an event");
+    assert!(id_of(&first).starts_with("s-"), "{first:?}");
+    assert_eq!((first.data.as_deref(), first.retry), (Some(""), Some(2500)));
 }
 
 #[test]

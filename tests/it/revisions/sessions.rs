@@ -117,7 +117,7 @@ fn lh_08_ids_that_are_not_ours_are_404() {
     ] {
         let headers = [("mcp-session-id", id)];
         let ping = request("ping", &json!({}));
-        let message = server.post(&headers, &ping).error(404, 404, "1");
+        let message = server.post(&headers, &ping).error(404, 404, "");
         assert!(message.contains("send initialize again"), "{message}");
     }
     // Blanks around it are no part of it.
@@ -134,9 +134,7 @@ fn lh_08_another_server_accepts_the_id_if_it_has_the_key_and_only_then() {
     let session = one.session("2025-06-18");
     let ping = request("ping", &json!({}));
     assert_eq!(twin.post(&session.headers(), &ping).result(), json!({}));
-    stranger
-        .post(&session.headers(), &ping)
-        .error(404, 404, "1");
+    stranger.post(&session.headers(), &ping).error(404, 404, "");
     // As soon as one of them holds the key that sealed it, in any place.
     let rotated = Serve::new()
         .shared_key()
@@ -147,7 +145,7 @@ fn lh_08_another_server_accepts_the_id_if_it_has_the_key_and_only_then() {
         .start();
     assert_eq!(rotated.post(&session.headers(), &ping).result(), json!({}));
     let later = rotated.session("2025-06-18");
-    twin.post(&later.headers(), &ping).error(404, 404, "1");
+    twin.post(&later.headers(), &ping).error(404, 404, "");
 }
 
 fn delete(mut connection: Connection, headers: &[(&str, &str)]) -> Response {
@@ -165,7 +163,7 @@ fn lh_09_delete_ends_a_session_and_no_other() {
         let (session, other) = (server.session(revision), server.session(revision));
         let ended = delete(server.connect(), &session.headers());
         assert_eq!((ended.status, &*ended.body), (204, ""));
-        session.request("ping", &json!({})).error(404, 404, "1");
+        session.request("ping", &json!({})).error(404, 404, "");
         session
             .post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
             .error(404, 404, "");
@@ -268,7 +266,7 @@ fn lh_08_a_session_that_is_not_known_is_404_unless_a_setting_says_otherwise() {
     let another = Serve::demo();
     let id = another.session("2025-06-18").id.clone();
     let list = request("tools/list", &json!({}));
-    stray(&Serve::demo(), &id, None, &list).error(404, 404, "1");
+    stray(&Serve::demo(), &id, None, &list).error(404, 404, "");
     let accepting = Serve::demo_with(|c| c.server.stale_sessions = StaleSessions::Accept);
     // The header determines the version; without one it is 2025-03-26, which has arrays.
     let call = request(
@@ -284,7 +282,7 @@ fn lh_08_a_session_that_is_not_known_is_404_unless_a_setting_says_otherwise() {
     // Without an ID there is no session, and an invalid ID is rejected.
     accepting.post(&[], &list).error(400, -32600, "1");
     for none in ["a b", &"x".repeat(513)] {
-        stray(&accepting, none, None, &list).error(404, 404, "1");
+        stray(&accepting, none, None, &list).error(404, 404, "");
     }
 }
 
@@ -298,6 +296,6 @@ fn lh_09_a_session_that_was_ended_stays_ended_also_where_strays_are_accepted() {
         let delete =
             format!("DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {id}\r\n\r\n");
         assert_eq!(accepting.connect().send(delete).receive().status, 204);
-        stray(&accepting, id, None, &list).error(404, 404, "1");
+        stray(&accepting, id, None, &list).error(404, 404, "");
     }
 }

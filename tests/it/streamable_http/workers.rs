@@ -86,6 +86,6 @@ fn a_session_is_known_to_all_workers() {
     );
     assert_eq!(connections[0].send(delete).receive().status, 204);
     for connection in &mut connections {
-        connection.send(&call).receive().error(404, 404, "1");
+        connection.send(&call).receive().error(404, 404, "");
     }
 }

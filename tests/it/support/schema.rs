@@ -142,10 +142,12 @@ impl Conversation {
             result.is_some() != error.is_some(),
             "RPC-04: neither result nor error, or both: {message}"
         );
-        let asked = message.get("id").and_then(|id| {
-            let position = self.asked.iter().position(|asked| asked.id == *id)?;
-            Some(self.asked.remove(position))
-        });
+        let position = match message.get("id") {
+            Some(id) => self.asked.iter().position(|asked| asked.id == *id),
+            // Such as that of a session that is not known. The answers on a connection keep the order of the requests.
+            None => (!self.asked.is_empty()).then_some(0),
+        };
+        let asked = position.map(|position| self.asked.remove(position));
         let Some(result) = result else {
             let revision = asked.and_then(|asked| asked.revision).or(self.last);
             return check_error(revision.unwrap_or(UNKNOWN), message);

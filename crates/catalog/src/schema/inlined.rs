@@ -84,7 +84,7 @@ impl Inliner {
     }
 }
 
-fn is_annotation(keyword: &str) -> bool {
+pub(super) fn is_annotation(keyword: &str) -> bool {
     matches!(
         keyword,
         "title"

@@ -4,27 +4,36 @@ use serde_json::{Map, Value, json};
 
 use super::inlined::inlined;
 use super::portable_pattern::has_portable_patterns;
+use super::type_lists;
 
 /// Returns an equivalent input schema in the form that clients and model APIs read.
 ///
 /// Many of them require `properties` in the schema of an object, `items` in that of an array, and objects instead of
-/// `true` and `false` as the schemas of properties and items. A single tool in another form makes the whole list
-/// unusable to them. Some do not resolve references, and leave such tools or arguments out.
+/// `true` and `false` as the schemas of properties and items, and one type for each schema. A single tool in another form
+/// makes the whole list unusable to them. Some do not resolve references, and leave such tools or arguments out.
 #[doc(hidden)]
 pub fn listed_input(schema: &Value) -> Value {
     adapted(inlined(schema).unwrap_or_else(|| schema.clone()))
 }
 
-/// Returns the output schema to list. `None` if it has a pattern that clients may not be able to compile.
+/// Returns the output schema to list, in the same form. `None` if it has a pattern that clients may not be able to compile.
+///
+/// The TypeScript SDK 1.22.0 fails on the whole list if an output schema refers to a definition.
 #[doc(hidden)]
 pub fn listed_output(schema: &Value) -> Option<Value> {
-    has_portable_patterns(schema).then(|| adapted(schema.clone()))
+    has_portable_patterns(schema).then(|| listed_input(schema))
 }
 
 fn adapted(mut schema: Value) -> Value {
     if let Value::Object(members) = &mut schema {
         if members.get("type").is_some_and(|kind| kind == "object") {
             members.entry("properties").or_insert_with(|| json!({}));
+        }
+        // The Java SDK before 2.0 requires a boolean here.
+        if let Some(additional) = members.get_mut("additionalProperties")
+            && *additional == json!({})
+        {
+            *additional = Value::Bool(true);
         }
         adapt(members);
     }
@@ -59,17 +68,23 @@ fn adapt(members: &mut Map<String, Value>) {
                 | "then"
                 | "else",
                 Value::Object(members),
-            ) => adapt(members),
+            ) => adapt_inner(members),
             _ => {}
         }
     }
+}
+
+/// Adapts a schema within another one. The type of the root is not an alternative.
+fn adapt_inner(members: &mut Map<String, Value>) {
+    type_lists::split(members);
+    adapt(members);
 }
 
 fn adapt_schema(schema: &mut Value) {
     match schema {
         Value::Bool(true) => *schema = json!({}),
         Value::Bool(false) => *schema = json!({"not": {}}),
-        Value::Object(members) => adapt(members),
+        Value::Object(members) => adapt_inner(members),
         _ => {}
     }
 }
@@ -104,7 +119,7 @@ mod tests {
             adapted(arrays)["properties"],
             json!({
                 "a": {"type": "array", "items": {}},
-                "b": {"type": ["array", "null"], "items": {}},
+                "b": {"anyOf": [{"type": "array", "items": {}}, {"type": "null"}]},
                 "c": {"anyOf": [{"type": "array", "items": {}}, {"type": "string"}]},
                 "pair": {"type": "array", "prefixItems": [{}, {"type": "array", "items": {}}], "items": false},
                 "none": {"type": "array", "unevaluatedItems": false},
@@ -131,6 +146,27 @@ mod tests {
                 "$defs": {"Any": {}, "Map": {"type": "object", "additionalProperties": {"properties": {"a": {}}}}},
             })
         );
+    }
+
+    #[test]
+    fn definitions_of_results_stand_where_they_are_referred_to() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"unit": {"$ref": "#/$defs/Unit"}},
+            "$defs": {"Unit": {"type": "string", "enum": ["c", "f"]}},
+        });
+        let unit = json!({"type": "string", "enum": ["c", "f"]});
+        let listed = json!({"type": "object", "properties": {"unit": unit}});
+        assert_eq!(listed_output(&schema), Some(listed));
+    }
+
+    #[test]
+    fn other_members_of_the_root_are_allowed_by_a_boolean() {
+        let schema = json!({"type": "object", "properties": {}, "additionalProperties": {}});
+        assert_eq!(adapted(schema)["additionalProperties"], true);
+        let schema =
+            json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
+        assert_eq!(adapted(schema.clone()), schema);
     }
 
     #[test]

@@ -73,6 +73,15 @@ impl Session {
         }
     }
 
+    /// This session under the name of an earlier one of its client.
+    pub fn in_place_of(self, earlier: &Self) -> Self {
+        Self {
+            nonce: earlier.nonce,
+            log_name: Arc::clone(&earlier.log_name),
+            ..self
+        }
+    }
+
     /// A session for an id that says nothing here. `None` if no id of a session looks like it.
     pub fn stand_in(endpoint: &str, id: &[u8], issue: SessionIssue<'_>) -> Option<Self> {
         let is_visible = |byte: &u8| (0x21..=0x7e).contains(byte);

@@ -1,9 +1,14 @@
 //! Configuration of streams.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Conflicts;
+
+/// Delay after which official clients reopen a stream that named none, in milliseconds.
+const CLIENT_RETRY_MS: u32 = 1000;
 
 /// Long-lived streams, and their resumption.
 ///
@@ -29,7 +34,8 @@ pub struct StreamsConfig {
     pub subscriptions: usize,
     /// Maximum age of a long-lived stream, in seconds, randomised by a tenth. The client then opens a new one.
     pub max_age_seconds: u64,
-    /// Delay before a client should reopen a stream that was ended, in milliseconds.
+    /// Delay before a client should reopen a stream that was ended, in milliseconds. The default is that of the official
+    /// clients, and is named only at the end of a stream, since the Java SDK rejects a stream that names a delay.
     pub retry_ms: u32,
     /// Seconds after which the stream of a running call is ended, for clients of 2025-11-25, which resume it for the
     /// rest. 0 for never.
@@ -69,6 +75,12 @@ impl StreamsConfig {
         ]);
     }
 
+    /// Returns the delay that the first event of a stream names.
+    pub(super) fn first_retry(&self) -> Option<Duration> {
+        let is_named = self.retry_ms != CLIENT_RETRY_MS;
+        is_named.then(|| Duration::from_millis(self.retry_ms.into()))
+    }
+
     /// Maximum number of streams of one address.
     pub(super) fn of_address(&self) -> usize {
         self.per_address.unwrap_or(1000)
@@ -84,7 +96,7 @@ impl Default for StreamsConfig {
             total: 10_000,
             subscriptions: 256,
             max_age_seconds: 3600,
-            retry_ms: 1000,
+            retry_ms: CLIENT_RETRY_MS,
             poll_after_seconds: 0,
             queue_messages: 256,
             queue_bytes: 1024 * 1024,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::event::{EventId, EventSource, StreamEvent, StreamId};
+use super::event::{EventData, EventId, EventSource, StreamEvent, StreamId};
 use super::mailbox::{CloseReason, MailboxItem};
 use super::registration::Registration;
 use super::subscriber::Subscriber;
@@ -189,7 +189,9 @@ impl Streams {
 
     /// First event of a resumable stream, for revisions that have one (LH-14, LH-16).
     pub(super) fn priming(self: &Arc<Self>, id: EventId) -> StreamEvent {
-        let retry = Duration::from_millis(u64::from(self.config.retry_ms));
-        StreamEvent::retry(retry).with_id(Some(id))
+        StreamEvent {
+            retry: self.config.first_retry(),
+            ..StreamEvent::of(EventData::Empty).with_id(Some(id))
+        }
     }
 }

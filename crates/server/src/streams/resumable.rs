@@ -397,9 +397,8 @@ impl EventSource for ResumableStream {
                         return Poll::Ready(Some(event));
                     }
                     if self.is_primed {
-                        let retry = u64::from(logged.streams.config.retry_ms);
                         return Poll::Ready(Some(StreamEvent {
-                            retry: Some(Duration::from_millis(retry)),
+                            retry: logged.streams.config.first_retry(),
                             ..event
                         }));
                     }
