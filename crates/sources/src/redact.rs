@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use memchr::memmem::Finder;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use url::Url;
 use url::form_urlencoded::byte_serialize;
 
 use crate::net::FetchedResponse;
@@ -30,6 +31,14 @@ pub(super) fn conceal<'s>(
             take_out(&Finder::new(&form), answer);
         }
     }
+}
+
+/// Returns a URL without its query, which can contain secrets.
+pub(super) fn without_query(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
 }
 
 /// Returns the secrets in a header value: the part after the authentication scheme and, for Basic, also the password.
