@@ -359,6 +359,52 @@ fn rule(name: &str, effect: Effect, tools: &[&str]) -> RuleConfig {
 }
 
 #[test]
+fn completions_that_a_rule_denies_are_recorded_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("audit.jsonl");
+    let denied = json!({
+        "name": "no verbs", "effect": "deny", "prompts": ["practise_verb"], "resources": ["verb://*"],
+    });
+    let server = Serve::new()
+        .configured(with_keys)
+        .configured(|c| {
+            c.toolsets.push("demo".to_owned());
+            c.audit.file = Some(file.clone());
+            c.policy.rules = vec![serde_json::from_value(denied).expect("a rule")];
+        })
+        .start();
+    let audited = Audited {
+        server: Some(server),
+        file,
+        _folder: folder,
+    };
+    for reference in [
+        json!({"type": "ref/prompt", "name": "practise_verb"}),
+        json!({"type": "ref/prompt", "name": "none"}),
+        json!({"type": "ref/resource", "uri": "verb://{verb}"}),
+    ] {
+        let params = json!({"ref": reference, "argument": {"name": "verb", "value": ""}});
+        Stateless::new("completion/complete", params)
+            .and("authorization", &bearer(CI))
+            .send(audited.server());
+    }
+    let records = audited.records();
+    assert_eq!(records.len(), 2, "{records:?}");
+    for (record, (kind, name)) in records
+        .iter()
+        .zip([("prompt", "practise_verb"), ("resource", "verb://{verb}")])
+    {
+        assert_says(
+            record,
+            json!({
+                "event": "refusal", "outcome": "denied", "principal": "key:ci", "method": "completion/complete",
+                kind: name, "rule": "no verbs", "reason": "policy",
+            }),
+        );
+    }
+}
+
+#[test]
 fn whoever_is_turned_away_is_recorded_whatever_it_was_for() {
     let audited = Audited::start(|c| {
         with_keys(c);

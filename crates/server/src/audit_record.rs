@@ -8,9 +8,9 @@ use super::parts::Server;
 use super::reply::{RejectReason, Reply};
 use super::request_context::Caller;
 use super::snapshot::Snapshot;
-use super::{search, visibility};
+use super::{completion, resources, search, visibility};
 use crate::audit::{Audit, AuditFull, Entry, Event, Outcome, QueueSlot, Subject, SubjectKind};
-use crate::auth::{Access, Decision, Kind, Principal, Target};
+use crate::auth::{Access, Decision, Kind, Principal, PrincipalKind, Target};
 use crate::catalog::Tool;
 use crate::limit::LimitExceeded;
 use crate::protocol::message::{self, Request};
@@ -78,7 +78,8 @@ pub(super) fn audit_request<'a>(
     }
     let decision = subject
         .as_ref()
-        .and_then(|subject| decision(&snapshot, principal, subject, request));
+        .zip(method)
+        .and_then(|(subject, method)| decision(&snapshot, principal, (method, subject), request));
     let arguments = json.and_then(|json| {
         // Parsers disagree on which of two members with one name counts. The call is rejected, and its arguments
         // are omitted.
@@ -224,24 +225,31 @@ impl RequestObserver for RequestAuditRecord {
                     | Reason::Audit
             )
         );
-        if !always && !is_refusal {
+        if !always && !is_refusal && allowed {
             return;
         }
-        entry.outcome = Some(outcome(&ended, allowed));
+        let outcome = outcome(&ended, allowed);
+        entry.outcome = Some(outcome);
         entry.reason = match ended.reason {
-            _ if !allowed => Some("policy".into()),
+            _ if !allowed && outcome == Outcome::Denied => Some("policy".into()),
             reason => reason.map(|reason| reason.as_str().into()),
         };
         entry.code = code(ended.verdict);
         entry.elapsed = Some(ended.elapsed);
         entry.session = ended.session;
+        if !always {
+            entry.event = Event::Refusal;
+        }
+        // Callers over a rate limit have no bound of their own.
+        let is_known = outcome == Outcome::Denied
+            && entry
+                .principal
+                .as_ref()
+                .is_some_and(|principal| principal.kind() != PrincipalKind::Anonymous);
         match ticket {
             Some(ticket) => ticket.fill(entry),
-            None if always => audit.note(entry),
-            None => {
-                entry.event = Event::Refusal;
-                audit.note_stranger(entry);
-            }
+            None if always || is_known => audit.note(entry),
+            None => audit.note_stranger(entry),
         }
     }
 }
@@ -354,6 +362,7 @@ fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
         Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
             (SubjectKind::Task, params.rare().task_id)
         }
+        Method::Complete => return completion::subject(request),
         _ => return None,
     };
     Some(Subject::new(kind, &message::string(name?)?))
@@ -363,7 +372,7 @@ fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
 fn decision(
     snapshot: &Snapshot,
     principal: &Principal,
-    subject: &Subject,
+    (method, subject): (Method, &Subject),
     request: &Request<'_>,
 ) -> Option<Decision> {
     let policy = &snapshot.policy_view.as_ref()?.policy;
@@ -386,10 +395,22 @@ fn decision(
             snapshot.catalog.prompts.position(name)?;
             Some(policy.decide(&class, target))
         }
+        SubjectKind::Resource if method == Method::Complete => {
+            let target = Target {
+                kind: Kind::Resource,
+                name,
+                access: Access::Read,
+            };
+            snapshot.catalog.templates.position(name)?;
+            Some(policy.decide(&class, target))
+        }
         // The name of the subject may be cut.
         SubjectKind::Resource => {
             let uri = message::string(request.params.uri?)?;
-            Some(policy.decide_uri(&class, &uri))
+            match method {
+                Method::ResourcesRead => resources::decide_read(snapshot, principal, &uri),
+                _ => Some(policy.decide_uri(&class, &uri)),
+            }
         }
         SubjectKind::Task => None,
     }

@@ -19,11 +19,13 @@ use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::check_scopes;
 use super::text::truncated;
+use crate::audit::{Subject, SubjectKind};
 use crate::auth::{ItemKind, Principal};
 use crate::catalog::{
     CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, ListItem, Parameters,
     PromptError, ReplaySession, ResourceError, ResourceErrorKind, Table, strict,
 };
+use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Revision, UriTemplate, push_string};
 
 /// COMP-02: maximum number of values in a response.
@@ -57,6 +59,21 @@ struct Argument<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     value: Cow<'a, str>,
+}
+
+/// Returns the prompt or the template whose argument a request completes, for its audit record.
+pub(super) fn subject(request: &Request<'_>) -> Option<Subject> {
+    #[derive(Deserialize)]
+    struct OnlyReference<'a> {
+        #[serde(borrow, rename = "ref")]
+        reference: Reference<'a>,
+    }
+    let OnlyReference { reference } = serde_json::from_str(request.params.object?).ok()?;
+    match (&*reference.kind, reference.name, reference.uri) {
+        ("ref/prompt", Some(name), _) => Some(Subject::new(SubjectKind::Prompt, &name)),
+        ("ref/resource", _, Some(uri)) => Some(Subject::new(SubjectKind::Resource, &uri)),
+        _ => None,
+    }
 }
 
 #[derive(Default, Deserialize)]

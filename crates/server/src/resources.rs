@@ -18,7 +18,7 @@ use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, check_scopes, missing_name};
 use super::text::truncated;
-use crate::auth::Principal;
+use crate::auth::{Decision, Principal};
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
     ResourceErrorKind, ResourceTemplate, UnlistedResource,
@@ -101,6 +101,18 @@ pub(super) fn read(
 /// Returns true if the principal sees a resource with this URI.
 pub(super) fn offers_uri(snapshot: &Snapshot, principal: &Principal, uri: &str) -> bool {
     ResourceMatch::seen(uri, snapshot, principal).is_some()
+}
+
+/// Returns the decision of the policy about a read of a URI, or `None` without a policy.
+pub(super) fn decide_read(
+    snapshot: &Snapshot,
+    principal: &Principal,
+    uri: &str,
+) -> Option<Decision> {
+    match ResourceMatch::at(uri, &snapshot.catalog, principal) {
+        Some(ResourceMatch::Unlisted(found)) => snapshot.decide_any(principal, &found.names),
+        _ => snapshot.decide_any(principal, &[uri.to_owned()]),
+    }
 }
 
 /// Owned data of a read, for its response.

@@ -13,7 +13,7 @@ use super::listings::Listings;
 use super::resource_cache::ResourceCache;
 use super::search::Search;
 use super::visibility::PolicyView;
-use crate::auth::{ItemKind, Policy, Principal};
+use crate::auth::{Decision, ItemKind, Policy, Principal};
 use crate::catalog::{Catalog, ListItem, ListingFrame, Table};
 use crate::protocol::{CacheScope, Implementation, Method, Revision};
 use crate::seal::KeyRing;
@@ -308,28 +308,39 @@ impl Snapshot {
     }
 
     /// Returns the scopes that rules require for a resource with several URIs, or `None` if the caller does not see
-    /// it. The caller sees it if one URI is allowed and no rule denies another.
+    /// it.
     pub(super) fn scopes_for_any(
         &self,
         principal: &Principal,
         uris: &[String],
     ) -> Option<Vec<String>> {
-        let Some(view) = &self.policy_view else {
+        if self.policy_view.is_none() {
             return Some(Vec::new());
-        };
-        let class = view.policy.class_of(principal);
-        let mut scopes = None;
-        for uri in uris {
-            let decision = view.policy.decide_uri(&class, uri);
-            if decision.allowed {
-                scopes
-                    .get_or_insert_with(Vec::new)
-                    .extend(decision.requires);
-            } else if decision.rule.is_some() {
-                return None;
-            }
         }
-        scopes
+        let decision = self.decide_any(principal, uris)?;
+        decision.allowed.then_some(decision.requires)
+    }
+
+    /// Decides about a resource with several URIs. The caller sees it if one URI is allowed and no rule denies another.
+    /// Returns `None` without a policy.
+    pub(super) fn decide_any(&self, principal: &Principal, uris: &[String]) -> Option<Decision> {
+        let policy = &self.policy_view.as_ref()?.policy;
+        let class = policy.class_of(principal);
+        let mut decided: Option<Decision> = None;
+        for uri in uris {
+            let mut decision = policy.decide_uri(&class, uri);
+            if !decision.allowed && decision.rule.is_some() {
+                return Some(decision);
+            }
+            decided = match decided {
+                Some(mut known) if known.allowed => {
+                    known.requires.append(&mut decision.requires);
+                    Some(known)
+                }
+                _ => Some(decision),
+            };
+        }
+        decided
     }
 
     /// Returns the scopes that rules require for the item with a key.

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use memchr::memmem::Finder;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use url::Url;
 use url::form_urlencoded::byte_serialize;
 
 use crate::net::FetchedResponse;
@@ -32,6 +33,14 @@ pub(super) fn conceal<'s>(
     }
 }
 
+/// Returns a URL without its query, which can contain secrets.
+pub(super) fn without_query(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
+}
+
 /// Returns the secrets in a header value: the part after the authentication scheme and, for Basic, also the password.
 pub(super) fn secrets_in(value: Option<&HeaderValue>) -> Vec<Cow<'_, str>> {
     let bare = bare(value);
@@ -41,6 +50,14 @@ pub(super) fn secrets_in(value: Option<&HeaderValue>) -> Vec<Cow<'_, str>> {
     std::iter::once(Cow::Borrowed(bare))
         .chain(password.map(Cow::Owned))
         .collect()
+}
+
+/// Returns the secrets of a request: its sensitive headers, and the values in the query of its URL.
+pub(super) fn secrets_of(headers: &HeaderMap, url: &Url) -> Vec<String> {
+    let headers = headers.values().filter(|value| value.is_sensitive());
+    let headers = headers.flat_map(|value| secrets_in(Some(value)));
+    let query = url.query_pairs().map(|(_, value)| value.into_owned());
+    headers.map(Cow::into_owned).chain(query).collect()
 }
 
 /// Returns the credentials of a header value without the authentication scheme.
@@ -130,6 +147,18 @@ mod tests {
             assert!(forms.iter().any(|f| f == form), "{form} of {forms:?}");
         }
         assert_eq!(super::forms("abcdefgh"), ["abcdefgh"]);
+    }
+
+    #[test]
+    fn secrets_of_a_request_are_its_sensitive_headers_and_its_query() {
+        let mut headers = HeaderMap::new();
+        let mut token = HeaderValue::from_static("Bearer canary-of-the-api");
+        token.set_sensitive(true);
+        headers.insert("authorization", token);
+        headers.insert("accept", HeaderValue::from_static("application/json"));
+        let url = "https://a.example/mcp?key=canary%20in%20the%20query";
+        let secrets = secrets_of(&headers, &url.parse().expect("a URL"));
+        assert_eq!(secrets, ["canary-of-the-api", "canary in the query"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Required scopes over HTTP: what a client is asked for, and what the audit log says.
 
 use longshore::auth::RuleConfig;
+use longshore::tool;
 use serde_json::{Value, json};
 
 use super::tokens::{Issuer, serve};
@@ -66,6 +67,36 @@ fn auth_09_a_client_that_requests_what_a_challenge_names_is_not_asked_again() {
         }
         assert_eq!(asked, expected, "{path}");
     }
+}
+
+/// Needs a scope, and can be called as a task.
+#[tool(task, scopes("special"))]
+async fn report() -> &'static str {
+    "done"
+}
+
+#[test]
+fn a_task_needs_the_scopes_of_its_tool_too() {
+    let issuer = Issuer::start();
+    let server = serve(&issuer).tool(report).start();
+    let send = |request: Stateless, scope: &str| {
+        let extensions = json!({"io.modelcontextprotocol/tasks": {}});
+        request
+            .meta("clientCapabilities", json!({"extensions": extensions}))
+            .and("authorization", &bearer(&token(&issuer, scope)))
+            .send(&server)
+    };
+    let created = send(Stateless::call("report", json!({})), "special").result();
+    let task = created["taskId"].as_str().expect("a task");
+    let get = |scope: &str| {
+        let get = Stateless::new("tasks/get", json!({"taskId": task}));
+        send(get.and("mcp-name", task), scope)
+    };
+    assert_eq!(get("special").status, 200);
+    let refused = get("other");
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    let challenge = refused.header("www-authenticate").expect("a challenge");
+    assert!(challenge.contains("scope=\"special\""), "{challenge}");
 }
 
 #[test]

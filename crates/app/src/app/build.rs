@@ -87,7 +87,7 @@ impl App {
         #[cfg(feature = "oauth")]
         let requirements = self.endpoint_requirements(&config)?;
         let apps = self.take_apps();
-        warn_of_nobody(&config.policy, &auth);
+        warn_of_nobody(&config, &auth, self.proved);
         warn_of_open_secrets(&config);
         let is_read = self.reads_metrics(&config);
         let probe = Probe::real();

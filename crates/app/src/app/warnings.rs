@@ -1,23 +1,46 @@
 //! Warnings at start about settings that may not have the intended effect.
 
-use crate::auth::{Authentication, PolicyConfig};
+use crate::auth::Authentication;
 use crate::config::{Config, open_to_others_in_container};
 use crate::transport::http::HttpConfig;
 
-/// Warns of rules for API keys that do not exist. Either the key follows later, or the name is misspelled.
-pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
-    for (at, rule) in policy.rules.iter().enumerate() {
+/// Warns of rules for callers that do not exist. Either an API key follows later, or the name is misspelled.
+/// `has_own_methods` is true if authentication methods of the application can name callers in any way.
+pub(super) fn warn_of_nobody(config: &Config, auth: &Authentication, has_own_methods: bool) {
+    let anonymous = config.auth.anonymous.as_deref().unwrap_or("anonymous");
+    for (at, rule) in config.policy.rules.iter().enumerate() {
         for principal in &rule.principals {
-            let is_plain = !principal.contains(['*', '?', '[', '{']);
+            let is_plain = !principal.contains(WILDCARDS);
             if is_plain && principal.starts_with("key:") && auth.holder(principal).is_none() {
                 tracing::warn!(
                     setting = %format_args!("policy.rules[{at}].principals"),
                     principal,
                     "no API key has that name, so the rule has no effect until one is added to auth.api_keys"
                 );
+            } else if !has_own_methods && !can_name_a_caller(principal, anonymous) {
+                tracing::warn!(
+                    setting = %format_args!("policy.rules[{at}].principals"),
+                    principal,
+                    "no caller has such a name, so the rule has no effect; names begin with key:, oauth:, cert: or user:"
+                );
             }
         }
     }
+}
+
+const WILDCARDS: [char; 4] = ['*', '?', '[', '{'];
+
+/// Returns true if a pattern can match the name of a principal.
+fn can_name_a_caller(pattern: &str, anonymous: &str) -> bool {
+    let end = pattern.find(WILDCARDS);
+    let start = &pattern[..end.unwrap_or(pattern.len())];
+    let is_start_of = |name: &str| match end {
+        Some(_) => name.starts_with(start),
+        None => name == start,
+    };
+    let kinds = ["key:", "oauth:", "cert:", "user:"];
+    let has_kind = |kind: &str| start.starts_with(kind) || end.is_some() && kind.starts_with(start);
+    kinds.into_iter().any(has_kind) || is_start_of("local") || is_start_of(anonymous)
 }
 
 /// Warns of secrets that others can read. Outside of a container the server does not start with them.
@@ -50,5 +73,39 @@ pub(super) fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: b
             setting = "seal.keys",
             "sessions are sealed with a key made at start: other replicas, and this one after a restart, will not accept them"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_callers_begin_with_their_kind() {
+        for pattern in [
+            "key:ci",
+            "oauth:*",
+            "*",
+            "k*",
+            "user:?",
+            "{key,cert}:ci",
+            "local",
+            "guest",
+            "[ku]*:a",
+            "lo*",
+        ] {
+            assert!(can_name_a_caller(pattern, "guest"), "{pattern}");
+        }
+        for pattern in [
+            "ci",
+            "Key:ci",
+            "api_key:ci",
+            "anonymous",
+            "ci*",
+            "oauth2:*",
+            "",
+        ] {
+            assert!(!can_name_a_caller(pattern, "guest"), "{pattern}");
+        }
     }
 }

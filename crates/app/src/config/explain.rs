@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::load::Loaded;
 use super::schema::{self, Reload};
 use super::value::Origin;
+use crate::environment::MASK;
 use crate::telemetry::is_named_like_a_secret;
 
 /// A setting in effect.
@@ -137,13 +138,45 @@ fn shown(value: &Value) -> Value {
             values.collect()
         }
         Value::Object(members) => {
-            let members = members.iter();
-            members
-                .map(|(name, value)| (name.clone(), shown(value)))
-                .collect()
+            let members = members.iter().map(|(name, value)| {
+                let value = match SENT.contains(&name.as_str()) {
+                    true => without_named_secrets(value),
+                    false => shown(value),
+                };
+                (name.clone(), value)
+            });
+            members.collect()
         }
         other => other.clone(),
     }
+}
+
+/// Settings of tools whose members are sent to an API under names of the API.
+const SENT: [&str; 4] = ["headers", "query", "form", "json"];
+
+/// Masks members that are named like a secret, except templates of a caller's arguments.
+fn without_named_secrets(value: &Value) -> Value {
+    let Value::Object(members) = value else {
+        return match value {
+            Value::Array(values) => values.iter().map(without_named_secrets).collect(),
+            value => shown(value),
+        };
+    };
+    let members = members.iter().map(|(name, value)| {
+        let hides = match value {
+            Value::String(text) if text == MASK => false,
+            Value::String(_) | Value::Array(_) => {
+                is_named_like_a_secret(name) && !value.to_string().contains("{{")
+            }
+            _ => false,
+        };
+        let value = match hides {
+            true => HIDDEN.into(),
+            false => without_named_secrets(value),
+        };
+        (name.clone(), value)
+    });
+    members.collect()
 }
 
 /// Returns a URL with its user and the values of its query hidden, if it has any. As in the WHATWG parser, backslashes count as
@@ -240,6 +273,25 @@ mod tests {
             "h": ["/search?q={{ q }}&key=***", "/pets?limit={{ limit }}", "/etc/longshore"],
         });
         assert_eq!(shown(&value), expected);
+    }
+
+    #[test]
+    fn what_a_tool_sends_is_hidden_if_it_is_named_like_a_secret() {
+        let tool = serde_json::json!([{"http": {"tools": [{
+            "name": "token",
+            "headers": {"Authorization": "Bearer swordfish", "x-key-token": "[secret]", "x-user": "ann", "x-token": "{{ token }}"},
+            "query": {"api_key": ["swordfish"], "limit": 7},
+            "form": {"client_secret": "swordfish"},
+            "json": {"login": {"password": "swordfish"}, "all": [{"pin": "1234"}], "max_tokens": 10, "tokens": {"max": 1}, "secret": null},
+        }]}}]);
+        let expected = serde_json::json!([{"http": {"tools": [{
+            "name": "token",
+            "headers": {"Authorization": "***", "x-key-token": "[secret]", "x-user": "ann", "x-token": "{{ token }}"},
+            "query": {"api_key": "***", "limit": 7},
+            "form": {"client_secret": "***"},
+            "json": {"login": {"password": "***"}, "all": [{"pin": "***"}], "max_tokens": 10, "tokens": {"max": 1}, "secret": null},
+        }]}}]);
+        assert_eq!(shown(&tool), expected);
     }
 
     #[test]

@@ -142,7 +142,6 @@ impl Certificates {
         }
         let principal = Principal::of(PrincipalKind::Certificate, &format!("cert:{name}"), &[name]);
         let principal = Arc::new(principal.with_facts(Facts {
-            subject: Some(name.into()),
             groups: certificate.units().map(Box::from).collect(),
             ..Facts::default()
         }));

@@ -72,7 +72,6 @@ impl Forwarded {
         };
         let groups = groups.split(',').map(str::trim).filter(|g| !g.is_empty());
         Ok(Some(principal.with_facts(Facts {
-            subject: Some(name.into()),
             groups: groups.take(GROUPS_MAX).map(Into::into).collect(),
             ..Facts::default()
         })))
@@ -149,6 +148,8 @@ mod tests {
         match judged(Some([10, 1, 2, 3]), &alice) {
             AuthOutcome::Proven(principal) => {
                 assert_eq!(principal.name(), "user:alice");
+                // It has no token, and APIs must not take it for the subject of one.
+                assert_eq!(principal.subject(), None);
                 assert_eq!(principal.groups().collect::<Vec<_>>(), ["a", "b"]);
             }
             other => panic!("{other:?}"),

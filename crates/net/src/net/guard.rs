@@ -42,7 +42,7 @@ pub struct EgressConfig {
     /// empty, all hosts are allowed.
     #[serde(deserialize_with = "crate::environment::list")]
     pub hosts: Vec<String>,
-    /// Hosts to deny, in the same form.
+    /// Hosts to deny, in the same form. An IP address is also denied for names that resolve to it.
     #[serde(deserialize_with = "crate::environment::list")]
     pub denied_hosts: Vec<String>,
     /// Non-public networks to allow, such as `10.20.0.0/16`.
@@ -192,6 +192,9 @@ impl Guard {
 
     /// Returns true if a connection to an address is permitted for a host.
     pub fn permits(&self, host: &str, port: u16, address: IpAddr) -> bool {
+        if self.denies(address, port) {
+            return false;
+        }
         if is_public(address)
             || self
                 .networks
@@ -205,6 +208,23 @@ impl Guard {
             return true;
         }
         (loopback || is_private(address)) && self.trusts(host, port)
+    }
+
+    /// Returns true if a rule denies the address itself, which a name can resolve to.
+    fn denies(&self, address: IpAddr, port: u16) -> bool {
+        if self.denied_hosts.is_empty() {
+            return false;
+        }
+        let embedded = match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => embedded_v4(&address.segments()).map(IpAddr::V4),
+        };
+        let all = [Some(address.to_canonical()), embedded];
+        all.into_iter().flatten().any(|address| {
+            let name = address.to_string();
+            let mut rules = self.denied_hosts.iter();
+            rules.any(|rule| rule.matches(&name, port))
+        })
     }
 
     /// Returns true if [`trust`](Self::trust) was given a URL with this host and port.

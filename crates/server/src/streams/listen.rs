@@ -239,14 +239,14 @@ impl ListenRequest {
                 continue;
             }
             match tasks::find_task(&self.server, &task, &self.principal).await {
-                Ok(Some(record)) => {
+                Ok(Some(record)) if tasks::may_use(&self.server, &record, &self.principal) => {
                     shown.push(Value::from(&*task));
                     if !record.is_working() {
                         changed.push(Arc::clone(&task));
                     }
                     found.insert(task);
                 }
-                Ok(None) => {}
+                Ok(_) => {}
                 Err(error) => {
                     let failed = "tasks cannot be subscribed to without the shared state";
                     self.server.streams.report_failure(&error, failed);

@@ -43,21 +43,47 @@ pub(crate) async fn find_task(
     }
 }
 
+/// Returns true if the caller has the scopes that the tool of a task requires.
+pub(crate) fn may_use(server: &Server, record: &Record, caller: &Principal) -> bool {
+    let scopes = scopes_of(server, record, caller);
+    scopes.is_some_and(|scopes| scopes.iter().all(|scope| caller.has_scope(scope)))
+}
+
 fn sees_tool_of(server: &Server, record: &Record, caller: &Principal) -> bool {
+    scopes_of(server, record, caller).is_some()
+}
+
+/// Returns the scopes that the tool of a task requires, or `None` if the caller does not see the tool.
+pub(super) fn scopes_of(
+    server: &Server,
+    record: &Record,
+    caller: &Principal,
+) -> Option<Vec<String>> {
     let snapshot = server.snapshots.load();
     let tools = &snapshot.catalog.tools;
+    let entry = snapshot.catalog.tool(&record.tool);
     match &snapshot.policy_view {
         // The tool was removed, or its upstream is down. The rules decide by its name.
-        Some(view) if tools.position(&record.tool).is_none() => {
+        Some(view) if entry.is_none() => {
             let policy = &view.policy;
             let target = Target {
                 kind: Kind::Tool,
                 name: &record.tool,
                 access: policy.classify(&record.tool, Some(true)).access,
             };
-            policy.decide(&policy.class_of(caller), target).allowed
+            let decision = policy.decide(&policy.class_of(caller), target);
+            decision.allowed.then_some(decision.requires)
         }
-        _ => snapshot.sees_key(caller, ItemKind::Tools, tools, &record.tool),
+        _ => {
+            if !snapshot.sees_key(caller, ItemKind::Tools, tools, &record.tool) {
+                return None;
+            }
+            let own = entry.map(|entry| entry.tool.definition().scopes.clone());
+            let mut scopes = own.unwrap_or_default();
+            let rules = snapshot.required_scopes(caller, ItemKind::Tools, tools, &record.tool);
+            scopes.extend(rules.iter().flat_map(|scopes| scopes.iter().cloned()));
+            Some(scopes)
+        }
     }
 }
 

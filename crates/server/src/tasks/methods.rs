@@ -27,7 +27,7 @@ use crate::server::request_context::RequestContext;
 use crate::server::running_call::CallOutcome;
 use crate::server::share::owner_of;
 use crate::server::stateless;
-use crate::server::target::missing_name;
+use crate::server::target::{check_scopes, missing_name};
 use crate::server::waiters::Waiters;
 use crate::state::StateError;
 
@@ -156,7 +156,11 @@ struct TaskRequest {
 impl TaskRequest {
     async fn find(&self) -> Result<Record, Reply> {
         match list::find_task(&self.server, &self.task, &self.caller).await {
-            Ok(Some(record)) => Ok(record),
+            Ok(Some(record)) => {
+                let needed = list::scopes_of(&self.server, &record, &self.caller);
+                check_scopes(&self.caller, &self.id, &needed.unwrap_or_default())?;
+                Ok(record)
+            }
             Ok(None) => Err(invalid_params(
                 &self.id,
                 "the task does not exist, or has expired",

@@ -22,7 +22,7 @@ mod store;
 mod tests;
 
 pub use config::TaskConfig;
-pub(super) use list::{find_task, list_tasks, lists_tasks};
+pub(super) use list::{find_task, list_tasks, lists_tasks, may_use};
 pub(super) use methods::handle;
 pub(super) use notifications::task_notice;
 pub(super) use start::{TaskCall, begin_task, task_options};

@@ -42,7 +42,7 @@ impl Tasks {
 }
 
 /// Notification of a changed task, with the same content as `tasks/get`. Returns `None` if the task does not
-/// belong to the caller.
+/// belong to the caller, or its tool requires a scope that the caller lacks.
 ///
 /// `subscription` is the JSON-RPC id of the subscribing request, in the stateless lifecycle (SUB-02).
 pub(crate) async fn task_notice(
@@ -51,7 +51,8 @@ pub(crate) async fn task_notice(
     caller: &Principal,
     subscription: Option<&str>,
 ) -> Result<Option<Bytes>, StateError> {
-    let Some(record) = list::find_task(server, task, caller).await? else {
+    let record = list::find_task(server, task, caller).await?;
+    let Some(record) = record.filter(|record| list::may_use(server, record, caller)) else {
         return Ok(None);
     };
     let dialect = match subscription {

@@ -1,14 +1,19 @@
 //! Renewable credentials for servers reached over HTTP.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
+use url::Url;
 
 use super::ClientError;
-use crate::net::{Client as HttpClient, OutgoingRequest, PinnedClient, StreamingResponse};
+use crate::net::{
+    Client as HttpClient, FetchedResponse, OutgoingRequest, PinnedClient, StreamingResponse,
+};
+use crate::source::redact::{conceal, secrets_of};
 
 /// Adds credentials to requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
@@ -38,6 +43,16 @@ pub trait Credentials: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'r, bool>;
 }
 
+/// Redacts in an error response what was sent: the secrets of the prepared headers, of the URL, and of the credentials.
+pub(super) fn conceal_sent(
+    response: &mut FetchedResponse,
+    (headers, url): (&HeaderMap, &Url),
+    secrets: Vec<String>,
+) {
+    let own = secrets_of(headers, url).into_iter();
+    conceal(own.chain(secrets).map(Cow::from), response);
+}
+
 /// Sends requests with credentials.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
@@ -62,15 +77,17 @@ impl Sender {
         }
     }
 
-    /// Posts a message over a pinned client, with headers that the client has prepared.
+    /// Posts a message over a pinned client, with headers that the client has prepared. Also returns the secrets of the
+    /// credentials, which the response may echo if it is not a success.
     pub(super) async fn post(
         &self,
         lane: &PinnedClient,
         headers: HeaderMap,
         message: Bytes,
-    ) -> Result<StreamingResponse, ClientError> {
+    ) -> Result<(StreamingResponse, Vec<String>), ClientError> {
         let Some(credentials) = &self.credentials else {
-            return Ok(lane.send(Method::POST, headers, message).await?);
+            let answer = lane.send(Method::POST, headers, message).await?;
+            return Ok((answer, Vec::new()));
         };
         let attempt = async || {
             let mut outgoing = OutgoingRequest::new(Method::POST, lane.url().clone());
@@ -85,13 +102,17 @@ impl Sender {
             };
             Ok::<_, ClientError>((outgoing, answer))
         };
-        let (sent, answer) = Box::pin(attempt()).await?;
+        let (mut sent, mut answer) = Box::pin(attempt()).await?;
         if answer.status == StatusCode::UNAUTHORIZED
             && credentials.refused(&sent, &answer.headers).await
         {
-            return Ok(Box::pin(attempt()).await?.1);
+            (sent, answer) = Box::pin(attempt()).await?;
         }
-        Ok(answer)
+        let secrets = match answer.status.is_success() {
+            true => Vec::new(),
+            false => secrets_of(&sent.headers, &sent.url),
+        };
+        Ok((answer, secrets))
     }
 
     /// Sends a request. Retries it once if it was rejected for credentials that can be replaced.

@@ -6,6 +6,7 @@ use url::Url;
 
 use super::RpcError;
 use crate::net::FetchError;
+use crate::source::redact::without_query;
 
 /// Reason why a request to another MCP server failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -90,14 +91,6 @@ pub enum ClientError {
     /// The response is not valid MCP.
     #[error("it does not speak MCP: {0}")]
     Protocol(String),
-}
-
-/// Returns a URL without its query, which can contain secrets.
-fn without_query(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    url.to_string()
 }
 
 fn of_what(said: &str) -> String {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::challenge::insufficient_scope;
-use super::credentials::Sender;
+use super::credentials::{Sender, conceal_sent};
 use super::error::beginning;
 use super::lifecycle::{self};
 use super::shared::{Send1, Shared};
@@ -149,18 +149,15 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let headers = self.headers_of(&about);
-        let answer = self
-            .client
-            .post(&self.lane, headers, message)
-            .await?
-            .max_body(self.message_bytes);
+        let (answer, secrets) = self.client.post(&self.lane, headers, message).await?;
+        let answer = answer.max_body(self.message_bytes);
         if about.method == "initialize"
             && answer.status.is_success()
             && let Some(session) = answer.headers.get(&SESSION)
         {
             self.begin_session(session);
         }
-        self.take(answer, id, shared).await
+        self.take((answer, secrets), id, shared).await
     }
 
     fn headers_of(&self, about: &HeaderInfo<'_>) -> HeaderMap {
@@ -216,7 +213,7 @@ impl Link {
 
     async fn take(
         self: &Arc<Self>,
-        answer: StreamingResponse,
+        (answer, secrets): (StreamingResponse, Vec<String>),
         id: Option<u64>,
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
@@ -249,7 +246,14 @@ impl Link {
             };
         }
         let had_session = self.has_session();
-        let read = answer.read().await?;
+        let mut read = answer.read().await?;
+        if !status.is_success() {
+            conceal_sent(
+                &mut read,
+                (&self.session.load().headers, self.lane.url()),
+                secrets,
+            );
+        }
         if let Ok(messages) = wire::read(&read.body) {
             let mut answered = false;
             for mut message in messages {

@@ -12,13 +12,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::json;
-use url::Url;
 
 use super::error::CredentialError;
 use super::header_value::{bearer_value, dpop_value};
 use crate::environment::unix_seconds;
 use crate::net::{Client, FetchedResponse, OutgoingRequest, challenge_parameter};
 use crate::seal::random_bytes;
+use crate::source::redact::without_query;
 
 /// Algorithm of the signatures, as in metadata.
 pub(crate) const ALGORITHM: &str = "ES256";
@@ -206,13 +206,6 @@ fn nonce_in(response: &HeaderMap) -> Option<String> {
     (!nonce.is_empty() && nonce.len() <= NONCE_MAX_BYTES).then(|| nonce.to_owned())
 }
 
-fn without_query(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    url.into()
-}
-
 /// SHA-256 in base64url.
 fn encoded_digest(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
@@ -223,6 +216,7 @@ mod tests {
     use http::Method;
     use http::header::WWW_AUTHENTICATE;
     use serde_json::Value;
+    use url::Url;
 
     use super::*;
     use crate::auth::{DpopRequest, DpopVerifier};

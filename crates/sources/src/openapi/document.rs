@@ -14,6 +14,7 @@ use super::config::OpenApiSourceConfig;
 use super::operation::placeholders;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
 use crate::net::{Client, Deadlines, FetchError, OutgoingRequest, SystemResolver, with_causes};
+use crate::source::redact::without_query;
 use crate::telemetry;
 
 /// A whole document.
@@ -79,7 +80,7 @@ impl Document {
         let url = place.contains("://").then(|| place.parse::<Url>());
         let url = url
             .transpose()
-            .map_err(|e| format!("{place:?} is not a valid URL ({e})"))?;
+            .map_err(|e| format!("it is not a valid URL ({e})"))?;
         let bytes = match &url {
             Some(url) => {
                 let fetcher = Fetcher::new(Some(url), config, config.document_bytes)?;
@@ -87,8 +88,10 @@ impl Document {
             }
             None => read_file(Path::new(place), config.document_bytes)?,
         };
+        // The query can contain a secret.
+        let shown = url.as_ref().map_or_else(|| place.clone(), without_query);
         let (root, tree) =
-            parse_within(&bytes, room.tree).map_err(|problem| format!("{place}: {problem}"))?;
+            parse_within(&bytes, room.tree).map_err(|problem| format!("{shown}: {problem}"))?;
         drop(bytes);
         let at = match &url {
             Some(url) => DocumentLocation::Url(url.clone()),
@@ -104,7 +107,7 @@ impl Document {
             has_fetched_parts,
             files,
         } = Box::pin(bundled).await;
-        let document = Self::new(root, url).map_err(|problem| format!("{place}: {problem}"))?;
+        let document = Self::new(root, url).map_err(|problem| format!("{shown}: {problem}"))?;
         Ok(Self {
             missing,
             has_fetched_parts,

@@ -57,7 +57,7 @@ impl App {
         offline: bool,
     ) -> Result<Checked, AppError> {
         let auth = self.check_access_of(&config)?;
-        warn_of_nobody(&config.policy, &auth);
+        warn_of_nobody(&config, &auth, self.proved);
         Tls::load(&config.http.tls)?;
         if is_public(&config) {
             let proved = self.proved || config.auth.proves_anything();

@@ -90,7 +90,7 @@ pub struct RuleConfig {
     /// Names of prompts.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub prompts: Vec<String>,
-    /// Class of tools: reading or writing.
+    /// Class of tools: reading or writing. A rule with a class applies to tools only.
     #[serde(default)]
     pub access: Option<Access>,
     /// Additional scopes that the item requires. Callers without them see the item and receive the name of the missing
@@ -132,6 +132,16 @@ pub enum PolicyError {
         setting: String,
         /// Its value.
         pattern: String,
+    },
+    /// The class of tools beside items that have none.
+    #[error(
+        "{setting} is set, which selects tools only, and so the rule would not apply to its {others}; write a rule of their own for these"
+    )]
+    Access {
+        /// Name of the setting.
+        setting: String,
+        /// `resources` or `prompts`.
+        others: &'static str,
     },
     /// The value is not a valid scope.
     #[error("{setting} has {scope:?}, which is not a valid scope")]

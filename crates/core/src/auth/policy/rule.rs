@@ -41,6 +41,17 @@ impl Rule {
                 });
             }
         }
+        let others = [
+            ("resources", &config.resources),
+            ("prompts", &config.prompts),
+        ];
+        let others = others.into_iter().find(|(_, names)| !names.is_empty());
+        if let (Some(_), Some((others, _))) = (config.access, others) {
+            return Err(PolicyError::Access {
+                setting: setting("access"),
+                others,
+            });
+        }
         let text = serde_json::to_vec(config).unwrap_or_default();
         let canonical = config.resources.iter().map(|p| uri::canonical_pattern(p));
         let canonical = canonical.flatten();

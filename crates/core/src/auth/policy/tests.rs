@@ -344,6 +344,17 @@ fn a_scope_that_a_rule_requires_is_required_for_every_form_of_a_uri() {
 }
 
 #[test]
+fn a_class_of_tools_beside_resources_or_prompts_is_refused() {
+    for others in ["resources", "prompts"] {
+        let rule = json!({"effect": "deny", "access": "write", "tools": ["a"], others: ["b"]});
+        let config: PolicyConfig = serde_json::from_value(json!({"rules": [rule]})).expect("rules");
+        let setting = "policy.rules[0].access".to_owned();
+        let found = Policy::build(&config).expect_err("refused");
+        assert_eq!(found, PolicyError::Access { setting, others });
+    }
+}
+
+#[test]
 fn patterns_that_fit_nothing_are_mistakes() {
     let reported = |config: serde_json::Value| {
         let config: PolicyConfig = serde_json::from_value(config).expect("sound");

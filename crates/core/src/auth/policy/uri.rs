@@ -43,12 +43,36 @@ impl Forms {
             self.meant.insert(parts.with_path(&parts.resolved(true)));
         }
         self.be_lenient(&parts);
+        self.add_before_query(&parts);
         // URL parsers of browsers drop these characters.
         let is_left_out = |c: char| matches!(c, '\t' | '\n' | '\r');
         let trimmed = text.trim_matches(|c: char| c <= ' ');
         if trimmed.len() < text.len() || text.contains(is_left_out) {
             let plain: String = trimmed.chars().filter(|c| !is_left_out(*c)).collect();
             self.be_lenient(&Parts::of(&plain));
+        }
+    }
+
+    /// Adds the forms whose dot segments are resolved as parsers of URIs do, for whom a query or a fragment ends the path.
+    fn add_before_query(&mut self, parts: &Parts) {
+        let Some(end) = parts.path.find(['?', '#']) else {
+            return;
+        };
+        let (path, rest) = parts.path.split_at(end);
+        if !path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return;
+        }
+        let before = Parts {
+            path: path.to_owned(),
+            ..parts.clone()
+        };
+        for collapsed in [false, true] {
+            let path = format!("{}{rest}", before.resolved(collapsed));
+            self.meant.insert(parts.with_path(&path));
+            self.be_lenient(&Parts {
+                path,
+                ..parts.clone()
+            });
         }
     }
 
@@ -59,10 +83,10 @@ impl Forms {
                 .rsplit_once('@')
                 .map_or(&**authority, |(_, host)| host);
             let host = match &*parts.scheme {
-                "http" | "ws" => host.strip_suffix(":80").unwrap_or(host),
-                "https" | "wss" => host.strip_suffix(":443").unwrap_or(host),
+                "http" | "ws" => without_port(host, "80"),
+                "https" | "wss" => without_port(host, "443"),
                 "file" if matches!(host, "localhost" | "127.0.0.1" | "[::1]") => "",
-                _ => host,
+                _ => without_port(host, ""),
             };
             let host = host.trim_end_matches('.');
             if host != authority {
@@ -87,22 +111,35 @@ impl Forms {
                 .collect();
             let paths = [trimmed.join("/"), path];
             for path in &paths {
-                // `file` URIs have no query.
-                let file = match &*parts.scheme {
-                    "file" => path.split(['?', '#']).next().unwrap_or_default(),
-                    _ => path,
+                // Servers do not receive a fragment, and `file` URIs have no query.
+                let end = match &*parts.scheme {
+                    "file" => path.find(['?', '#']),
+                    _ => path.find('#'),
                 };
+                let short = &path[..end.unwrap_or(path.len())];
                 for path in [
                     path,
-                    file,
+                    short,
                     path.trim_end_matches('/'),
-                    file.trim_end_matches('/'),
+                    short.trim_end_matches('/'),
                 ] {
                     self.lenient.insert(parts.with_path(path));
                 }
             }
         }
     }
+}
+
+/// Returns a host without an empty port, and without a default one, which may begin with zeros.
+fn without_port<'h>(host: &'h str, default: &str) -> &'h str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.is_empty() || is_port(port, default) => name,
+        _ => host,
+    }
+}
+
+fn is_port(text: &str, port: &str) -> bool {
+    !port.is_empty() && text.trim_start_matches('0') == port
 }
 
 /// The parts of a URI, with scheme and authority in lower case and backslashes replaced.
@@ -235,6 +272,31 @@ mod tests {
     }
 
     #[test]
+    fn a_path_ends_before_a_query_or_a_fragment() {
+        for (uri, expected) in [
+            ("https://h/a/..?q", "https://h/?q"),
+            ("https://h/a/b/%2e%2e#f", "https://h/a/#f"),
+            ("https://h/a/./b?c/../d", "https://h/a/b?c/../d"),
+            ("https://h/a//../b/..?q", "https://h/?q"),
+        ] {
+            let meant = meant(uri);
+            assert!(meant.contains(&expected.to_owned()), "{uri}: {meant:?}");
+        }
+        for (uri, expected) in [
+            ("https://h/a#f", "https://h/a"),
+            ("file:///a/b/..?q", "file:///a"),
+            ("https://h:/a", "https://h/a"),
+            ("https://h:00443/a", "https://h/a"),
+            ("x://h:/a", "x://h/a"),
+        ] {
+            let forms = forms(uri).expect("forms").lenient;
+            assert!(forms.contains(expected), "{uri}: {forms:?}");
+        }
+        let other = forms("https://h:80/a").expect("forms").lenient;
+        assert!(!other.contains("https://h/a"), "{other:?}");
+    }
+
+    #[test]
     fn escapes_within_escapes_come_to_an_end() {
         let nested = |depth: usize| format!("file:///%{}41", "25".repeat(depth));
         assert!(meant(&nested(5)).contains(&"file:///A".to_owned()));
@@ -245,7 +307,7 @@ mod tests {
         #[test]
         fn no_text_is_too_strange(uri in "[ -~\u{e9}\t]{0,40}|[a:/.%25\\\\@]{0,30}") {
             if let Some(forms) = forms(&uri) {
-                proptest::prop_assert!(forms.lenient.len() <= 32 * DECODINGS_MAX);
+                proptest::prop_assert!(forms.lenient.len() <= 64 * DECODINGS_MAX);
             }
         }
     }

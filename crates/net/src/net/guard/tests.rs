@@ -274,6 +274,26 @@ fn hosts_may_be_limited_to_those_that_are_named() {
 }
 
 #[test]
+fn a_denied_address_is_denied_behind_a_name_too() {
+    let guard = of(&EgressConfig {
+        denied_hosts: ["10.0.0.5", "93.184.216.34:80"].map(str::to_owned).into(),
+        networks: vec!["10.0.0.0/8".parse().expect("a network")],
+        ..EgressConfig::default()
+    });
+    for (address, port, is_permitted) in [
+        ("10.0.0.5", 443, false),
+        ("10.0.0.6", 443, true),
+        ("93.184.216.34", 80, false),
+        ("64:ff9b::5db8:d822", 80, false),
+        ("93.184.216.34", 443, true),
+    ] {
+        let parsed = address.parse().expect("an address");
+        let permitted = guard.permits("a.example.com", port, parsed);
+        assert_eq!(permitted, is_permitted, "{address} {port}");
+    }
+}
+
+#[test]
 fn what_names_no_host_is_refused() {
     for text in [
         "",
