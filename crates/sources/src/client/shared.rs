@@ -25,11 +25,12 @@ use crate::net;
 
 const PING: &str = "ping";
 const INTERNAL_ERROR: i64 = -32603;
-/// Maximum number of open client requests of one connection.
-const QUESTIONS_MAX: usize = 64;
+/// Maximum number of open client requests of one connection, which may serve all callers. There are more than calls that an
+/// upstream runs at once by default, so that one silent client for each of them leaves room.
+const QUESTIONS_MAX: usize = 256;
 /// Maximum number of responses to client requests that are pending or not sent yet. A server that does not read them
 /// gets no further ones.
-const REPLIES_MAX: usize = 256;
+const REPLIES_MAX: usize = 512;
 
 pub(super) type Answered = Result<Box<RawValue>, ClientError>;
 
