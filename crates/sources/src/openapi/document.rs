@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
+use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 use url::Url;
 
 use super::bundle::{Bundled, DocumentLocation, bundle};
@@ -405,13 +406,29 @@ pub(super) fn parse_within(bytes: &[u8], room: usize) -> Result<(Value, usize), 
             max_total_replayed_events: nodes.min(100_000),
         },
     };
-    let value: Value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|e| e.without_snippet().to_string().replace('\n', " "))?;
+    let value: Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|e| yaml_problem(&e))?;
     let tree = tree_bytes(&value);
     if room < tree {
         return Err(too_large());
     }
     Ok((value, tree))
+}
+
+/// Describes an error in a YAML text, with its place.
+fn yaml_problem(error: &serde_saphyr::Error) -> String {
+    let error = error.without_snippet();
+    let message = UserMessageFormatter
+        .format_message(error)
+        .replace('\n', " ");
+    match error.location() {
+        Some(place) => format!(
+            "{message} at line {}, column {}",
+            place.line(),
+            place.column()
+        ),
+        None => message,
+    }
 }
 
 const YAML_NODES_MAX: usize = 3_000_000;

@@ -384,13 +384,16 @@ fn description(operation: &Value, item: &Value, method: &Method, path: &str) -> 
         text => text,
     };
     let (summary, long) = (of("summary").trim(), of("description").trim());
-    let whole = match (summary, long) {
+    let mut whole = match (summary, long) {
         ("", "") => format!("{method} {path}"),
         ("", long) => long.to_owned(),
         (summary, "") => summary.to_owned(),
         (summary, long) if long.starts_with(summary) => long.to_owned(),
         (summary, long) => format!("{summary}\n\n{long}"),
     };
+    if operation.get("deprecated") == Some(&Value::Bool(true)) {
+        whole.insert_str(0, "Deprecated. ");
+    }
     whole.chars().take(DESCRIPTION_CHARACTERS).collect()
 }
 

@@ -290,3 +290,30 @@ async fn subtypes_of_multipart_have_a_boundary() {
     assert!(parts[1].ends_with("\r\n\r\n{\"a\":1}\r\n"), "{request}");
     assert!(parts[2].ends_with("\r\n\r\nhi\r\n"), "{request}");
 }
+
+#[test]
+fn the_description_of_a_deprecated_operation_says_so() {
+    let operations = json!({"/a": {
+        "get": {"summary": "Old", "deprecated": true, "responses": {}},
+        "put": {"summary": "New", "deprecated": false, "responses": {}},
+    }});
+    let url = json!({"url": "https://api.example.com"});
+    let collector = import_with(document(&url, &operations), json!({}));
+    let tools = collector.offered.tools.iter();
+    let about = tools.map(|tool| tool.definition().description.as_deref());
+    assert_eq!(
+        about.collect::<Vec<_>>(),
+        [Some("Deprecated. Old"), Some("New")]
+    );
+}
+
+#[test]
+fn an_error_in_yaml_names_its_place_and_no_function_of_the_parser() {
+    let twice = "openapi: 3.1.0\npaths: {}\npaths: {}\n";
+    let problem = super::super::document::parse(twice.as_bytes()).expect_err("twice");
+    assert!(
+        problem.contains("duplicate") && problem.ends_with("at line 3, column 1"),
+        "{problem}"
+    );
+    assert!(!problem.contains("Options"), "{problem}");
+}
