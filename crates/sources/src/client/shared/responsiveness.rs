@@ -1,6 +1,5 @@
 //! Detection of a server that hangs: it keeps its connection, and sends nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
