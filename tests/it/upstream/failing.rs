@@ -543,3 +543,23 @@ fn a_list_that_is_announced_and_not_there_keeps_no_other_list_away() {
     result(&server, "2025-11-25", "tools/call", call);
     becomes(|| listed(&server).contains_key("up__another"));
 }
+
+#[test]
+fn a_response_that_is_too_large_is_not_a_connection_that_broke_off() {
+    let site = upstream(|method, _, message| {
+        let large = || text(&"x".repeat(70_000));
+        (method == "tools/call").then(|| Told::json(200, response(message, large())))
+    });
+    let config = config(
+        &site,
+        json!({"protocol": "legacy", "message_bytes": 65_536}),
+    );
+    let server = behind([("up", config)]).start();
+    let call = json!({"name": "up__act", "arguments": {}});
+    let called = result(&server, "2025-11-25", "tools/call", call);
+    assert_eq!(called["isError"], true);
+    assert_eq!(
+        called["content"][0]["text"],
+        "the response of the upstream server up is not readable or too large; the call may have been executed"
+    );
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use longshore::source::UpstreamNames;
+use longshore::source::{OnDown, UpstreamNames};
 use serde_json::{Value, json};
 
 use super::subscriptions::subscriptions;
@@ -175,4 +175,41 @@ fn sub_08_who_listens_to_one_that_was_renamed_is_told_by_the_name_it_has_here() 
     let event = stream.event().expect("an event");
     assert_eq!(event["method"], "notifications/resources/updated");
     assert_eq!(event["params"]["uri"], RENAMED);
+}
+
+/// A server of one resource, which ends when it is read while it is down.
+fn noting(folder: &std::path::Path, name: &str) -> String {
+    format!(
+        r#"[ -e {folder}/{name} ] && exit 1
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+            answer() {{ echo '{{"jsonrpc":"2.0","id":'$id',"result":'"$1"'}}'; }}
+            case "$line" in
+            *server/discover*) echo '{{"jsonrpc":"2.0","id":'$id',"error":{{"code":-32601,"message":"no"}}}}' ;;
+            *'"initialize"'*) answer '{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{}}}},"serverInfo":{{"name":"x","version":"0"}}}}' ;;
+            *resources/templates/list*) answer '{{"resourceTemplates":[]}}' ;;
+            *resources/list*) answer '{{"resources":[{{"uri":"notes://today","name":"today"}}]}}' ;;
+            *resources/read*) [ -e {folder}/{name} ] && exit 1
+                answer '{{"contents":[{{"uri":"notes://today","text":"{name}"}}]}}' ;;
+            esac
+        done"#,
+        folder = folder.display()
+    )
+}
+
+#[test]
+fn the_uri_of_one_that_is_hidden_does_not_lead_to_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let of = |name| stdio(&noting(folder.path(), name));
+    let mut hidden = of("a");
+    hidden.on_down = OnDown::Hide;
+    let server = behind([("a", hidden), ("b", of("b"))]).start();
+    let listed = || uris(&server, "resources/list", "resources", "uri");
+    let both = BTreeSet::from(["notes://today", "b+notes://today"].map(str::to_owned));
+    assert_eq!(listed(), both);
+    std::fs::write(folder.path().join("a"), "").expect("written");
+    let session = server.session("2025-11-25");
+    let _ = session.request("resources/read", &json!({"uri": "notes://today"}));
+    becomes(|| listed() != both);
+    assert_eq!(listed(), BTreeSet::from(["b+notes://today".to_owned()]));
 }

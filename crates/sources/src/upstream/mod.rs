@@ -305,8 +305,14 @@ impl Upstreams {
                 Ok(listing) => found.push(NamedUpstream {
                     upstream: Arc::clone(upstream),
                     listing,
+                    is_hidden: false,
                 }),
                 Err(problem) => {
+                    found.extend(upstream.known().map(|listing| NamedUpstream {
+                        upstream: Arc::clone(upstream),
+                        listing,
+                        is_hidden: true,
+                    }));
                     let place = format!("upstreams.{}", upstream.name);
                     let rejected = RejectedItem::new(&upstream.name, place, problem);
                     all.refused.push(rejected.retried());
@@ -317,7 +323,15 @@ impl Upstreams {
         let given = Arc::new(OnceLock::new());
         let readable = found
             .iter()
-            .map(|found| proxy_items::add(found, &mut names, &mut all, &self.keys, &given))
+            .filter_map(|found| match found.is_hidden {
+                true => {
+                    proxy_items::reserve(found, &mut names);
+                    None
+                }
+                false => Some(proxy_items::add(
+                    found, &mut names, &mut all, &self.keys, &given,
+                )),
+            })
             .collect();
         let _ = given.set(Given::new(names.uris()));
         all.unlisted = Some(Arc::new(AllReadable(readable)));

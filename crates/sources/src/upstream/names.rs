@@ -61,10 +61,12 @@ impl Naming {
 /// Default separator.
 pub const SEPARATOR: &str = "__";
 
-/// An upstream with the items to list.
+/// An upstream with its items.
 pub(super) struct NamedUpstream {
     pub(super) upstream: Arc<Upstream>,
     pub(super) listing: Arc<Listing>,
+    /// True if its items are not listed, because it is down. They keep their names.
+    pub(super) is_hidden: bool,
 }
 
 impl NamedUpstream {

@@ -26,6 +26,7 @@ use crate::catalog::{
     ToolError, UpstreamIdentity, VariableFuture,
 };
 use crate::client::{ClientError, Listener, Params};
+use crate::net::FetchError;
 use crate::protocol::scan::has_long_number;
 use crate::protocol::{PromptMessage, ResourceContents, Role};
 
@@ -230,9 +231,18 @@ pub(super) fn message_of(upstream: &str, error: &CallError) -> String {
         CallError::Client(ClientError::Status { status, .. }) => {
             format!("the upstream server {upstream} responded with HTTP status {status}")
         }
-        CallError::Client(ClientError::Protocol(_) | ClientError::TooLarge { .. }) => {
+        CallError::Client(
+            ClientError::Protocol(_)
+            | ClientError::TooLarge { .. }
+            | ClientError::Http(FetchError::TooLarge { .. } | FetchError::Encoding { .. }),
+        ) => {
             format!(
                 "the response of the upstream server {upstream} is not readable or too large; the call may have been executed"
+            )
+        }
+        CallError::Client(ClientError::Http(FetchError::Memory { .. })) => {
+            format!(
+                "there is no memory for the response of the upstream server {upstream} at the moment; the call may have been executed"
             )
         }
         CallError::Client(error) if error.may_have_happened() => {
