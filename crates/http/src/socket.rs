@@ -155,11 +155,11 @@ impl AsyncRead for Socket {
         };
         let socket = &mut *self;
         let has_bytes = before < buffer.filled().len();
+        socket.unread = read.is_ready() && has_bytes;
+        socket.ended |= read.is_ready() && !has_bytes;
         if !has_bytes && matches!(read, Poll::Ready(Ok(()))) && socket.defers_end(cx) {
             return Poll::Pending;
         }
-        socket.unread = read.is_ready() && has_bytes;
-        socket.ended |= read.is_ready() && !has_bytes;
         if read.is_pending() {
             socket.state.apply(Event::WaitsForBytes {
                 in_head: socket.framing.is_in_head(),
