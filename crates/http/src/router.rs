@@ -216,7 +216,7 @@ impl Router {
         if trusted.is_empty() {
             return peer;
         }
-        let address = trusted.client(peer.address, headers, &self.forwarded);
+        let address = trusted.client_by(peer.address, headers, &self.forwarded);
         if address == peer.address {
             peer
         } else {
