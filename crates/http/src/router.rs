@@ -122,6 +122,7 @@ impl Router {
             && head.headers.contains_key(ORIGIN)
             && self.cors.origin(&head.headers).is_none()
             && self.layers.is_empty()
+            && self.layers.public_at(path).is_none()
             && Route::of(path).is_some_and(|(route, _)| !route.has(&Method::OPTIONS))
     }
 
