@@ -417,7 +417,7 @@ fn browsers_are_told_what_they_may_ask() {
     assert_eq!(response.status, 204);
     assert_eq!(response.header("access-control-allow-origin"), Some(PAGE));
     let methods = response.header("access-control-allow-methods");
-    assert_eq!(methods, Some("GET, POST, DELETE"));
+    assert_eq!(methods, Some("GET, POST, PUT, PATCH, DELETE"));
     let allowed = response
         .header("access-control-allow-headers")
         .expect("some");
@@ -428,6 +428,7 @@ fn browsers_are_told_what_they_may_ask() {
         "mcp-param-region",
         "user-agent",
         "baggage",
+        "if-none-match",
     ] {
         assert!(allowed.contains(name), "{allowed}");
     }

@@ -83,6 +83,34 @@ fn a_catalogue_leads_to_the_card_of_each_endpoint() {
 }
 
 #[test]
+fn pages_of_every_origin_may_read_a_card_and_ask_whether_it_has_changed() {
+    let page = "https://app.example.com";
+    let server = Serve::new()
+        .configured(|c| {
+            c.http.public_url = Some("https://mcp.example.com".to_owned());
+            c.http.allowed_origins = vec![page.to_owned()];
+            c.http.server_card.name = Some("com.example/weather".to_owned());
+        })
+        .start();
+    for (origin, allowed) in [(page, page), ("https://other.example.com", "*")] {
+        let ask = format!(
+            "OPTIONS /mcp/server-card HTTP/1.1\r\nhost: mcp.example.com\r\norigin: {origin}\r\n\
+             access-control-request-method: GET\r\naccess-control-request-headers: if-none-match\r\n\r\n"
+        );
+        let response = server.connect().send(ask).receive_head();
+        assert_eq!(response.status, 204, "{origin}");
+        let found = response.header("access-control-allow-origin");
+        assert_eq!(found, Some(allowed));
+        let card = get(
+            &server,
+            "/mcp/server-card",
+            &format!("origin: {origin}\r\n"),
+        );
+        assert_eq!(card.header("access-control-allow-origin"), Some("*"));
+    }
+}
+
+#[test]
 fn an_endpoint_of_another_application_has_a_card_with_its_name() {
     let server = Serve::new()
         .configured(|c| {

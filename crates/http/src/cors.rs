@@ -12,14 +12,15 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use crate::net::Body;
 
-const METHODS: &str = "GET, POST, DELETE";
+/// Routes of the application may have further methods than the protocol.
+const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 /// Headers that protocol clients and OpenTelemetry send; mirrored parameters are added on request. Not all browsers
 /// leave out a `User-Agent` that a page sets.
-const HEADERS: &str = "accept, authorization, baggage, content-type, dpop, last-event-id, mcp-method, mcp-name, \
+const HEADERS: &str = "accept, authorization, baggage, content-type, dpop, if-none-match, last-event-id, mcp-method, mcp-name, \
                        mcp-protocol-version, mcp-session-id, traceparent, tracestate, user-agent, x-api-key";
 const PARAMETER: &str = "mcp-param-";
 const EXPOSED: &str =
-    "dpop-nonce, mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
+    "dpop-nonce, etag, mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
 /// Max age of a preflight result in seconds: two hours, the maximum of any browser.
 const MAX_AGE_SECONDS: u16 = 7200;
 
@@ -83,6 +84,13 @@ impl Cors {
     /// Permits the pages of an origin to read a response.
     pub fn allow(&self, origin: HeaderValue, response: &mut Response<Body>) {
         let headers = response.headers_mut();
+        // Public documents can be read from every origin, and shared caches keep them for all.
+        if headers
+            .get(ACCESS_CONTROL_ALLOW_ORIGIN)
+            .is_some_and(|any| any == "*")
+        {
+            return;
+        }
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(VARY, HeaderValue::from_static("origin"));
         headers.insert(

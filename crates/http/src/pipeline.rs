@@ -43,6 +43,8 @@ pub(crate) struct RequestFuture {
     body: Body,
     /// True if the response may be compressed.
     gzip: bool,
+    /// True if layers of the application have the request, and its client waits to be asked for its body.
+    layers_ask: bool,
     last_steps: LastSteps,
     state: State,
 }
@@ -107,6 +109,7 @@ impl RequestFuture {
             head,
             body: body.into(),
             gzip,
+            layers_ask: false,
             last_steps,
             state: State::New,
         }
@@ -119,14 +122,11 @@ impl RequestFuture {
 
     /// Returns true if the request waits for its body, and its client waits to be asked for it (RFC 9110 section 10.1.1).
     pub(super) fn is_to_be_continued(&self) -> bool {
-        let State::Waiting(waiting) = &self.state else {
-            return false;
-        };
-        let is_continue = |expected: &HeaderValue| {
-            let expected = expected.as_bytes();
-            expected.eq_ignore_ascii_case(b"100-continue")
-        };
-        waiting.1.reads_body() && self.head.headers.get(EXPECT).is_some_and(is_continue)
+        match &self.state {
+            State::Waiting(waiting) => waiting.1.reads_body() && expects_continue(&self.head),
+            State::Layered(_) => self.layers_ask,
+            State::New | State::Compressing(_) | State::Done => false,
+        }
     }
 
     /// Admits the request by its head, and runs all stages that do not wait: for nearly all messages, every one.
@@ -176,6 +176,7 @@ impl RequestFuture {
     /// Hands the request to the layers of the application, which call [`Progress`] inside of them.
     #[cold]
     fn begin_layered(&mut self, cx: &mut Context<'_>, layers: McpService) -> Poll<Response<Body>> {
+        self.layers_ask = expects_continue(&self.head);
         let (head, ()) = Request::new(()).into_parts();
         let head = std::mem::replace(&mut self.head, head);
         let mut request = Request::from_parts(head, std::mem::take(&mut self.body));
@@ -299,6 +300,11 @@ fn add_server_timing(begun: Instant, response: &mut Response<Body>) {
     if let Ok(value) = HeaderValue::try_from(format!("longshore;dur={milliseconds:.3}")) {
         response.headers_mut().append(SERVER_TIMING, value);
     }
+}
+
+fn expects_continue(head: &Parts) -> bool {
+    let expected = head.headers.get(EXPECT).map(HeaderValue::as_bytes);
+    expected.is_some_and(|expected| expected.eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// Metrics labels of a request, without its status.

@@ -122,6 +122,7 @@ impl Router {
             && head.headers.contains_key(ORIGIN)
             && self.cors.origin(&head.headers).is_none()
             && self.layers.is_empty()
+            && self.layers.public_at(path).is_none()
             && Route::of(path).is_some_and(|(route, _)| !route.has(&Method::OPTIONS))
     }
 
@@ -216,7 +217,7 @@ impl Router {
         if trusted.is_empty() {
             return peer;
         }
-        let address = trusted.client(peer.address, headers, &self.forwarded);
+        let address = trusted.client_by(peer.address, headers, &self.forwarded);
         if address == peer.address {
             peer
         } else {

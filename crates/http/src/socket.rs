@@ -155,11 +155,11 @@ impl AsyncRead for Socket {
         };
         let socket = &mut *self;
         let has_bytes = before < buffer.filled().len();
+        socket.unread = read.is_ready() && has_bytes;
+        socket.ended |= read.is_ready() && !has_bytes;
         if !has_bytes && matches!(read, Poll::Ready(Ok(()))) && socket.defers_end(cx) {
             return Poll::Pending;
         }
-        socket.unread = read.is_ready() && has_bytes;
-        socket.ended |= read.is_ready() && !has_bytes;
         if read.is_pending() {
             socket.state.apply(Event::WaitsForBytes {
                 in_head: socket.framing.is_in_head(),
@@ -249,6 +249,9 @@ impl AsyncWrite for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if self.state.shared().is_cut() && self.state.is_stalled() {
+            self.stream.discard_unsent();
+        }
         let restless = self.state.is_restless();
         if restless {
             self.tell_to_calm_down();
@@ -373,6 +376,25 @@ mod tests {
         let (flushed, _) = tokio::join!(flush, client.read_exact(&mut read));
         flushed.expect("an open socket");
         assert_eq!(overdue(limits.write_stall_seconds), None);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_a_client_does_not_read_is_discarded_with_its_connection() {
+        let (mut socket, state, mut client) = connected().await;
+        socket.resets = None;
+        state.apply(Event::Begins { http2: false });
+        let bytes = vec![b'x'; 64 * 1024];
+        socket.write_all(&bytes).await.expect("sent");
+        let cx = &mut Context::from_waker(Waker::noop());
+        while let Poll::Ready(written) = Pin::new(&mut socket).poll_write(cx, &bytes) {
+            written.expect("an open socket");
+        }
+        assert!(state.is_stalled());
+        state.shared().cut();
+        drop(socket);
+        let end = client.read_to_end(&mut Vec::new()).await;
+        let error = end.expect_err("a reset");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
     #[tokio::test(flavor = "local")]

@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::tcp_conn::TcpConn;
-use super::tls::TlsStream;
+use super::tls::{self, TlsStream};
 
 /// Bytes from and to a client, in clear.
 #[derive(Debug)]
@@ -31,6 +32,19 @@ impl Stream {
             tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
         };
         let _ = tokio::time::timeout(PATIENCE, lingering).await;
+    }
+
+    /// Makes the end of the socket discard what the client has not read. The system would keep it for minutes.
+    pub(crate) fn discard_unsent(&self) {
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => tls::socket_of(stream),
+            Self::Gone => return,
+        };
+        let socket = SockRef::from(stream.as_stream());
+        if let Err(error) = socket.set_linger(Some(Duration::ZERO)) {
+            tracing::debug!(%error, "SO_LINGER cannot be set");
+        }
     }
 
     /// Shuts down writing and stops reading, for clients that would keep sending. Keeping them waiting costs nothing.

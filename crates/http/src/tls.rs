@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use acceptor::Tls;
-pub(crate) use acceptor::TlsStream;
+pub(crate) use acceptor::{TlsStream, socket_of};
 
 /// TLS termination in the process. Off unless a certificate is set.
 ///

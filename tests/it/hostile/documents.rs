@@ -265,10 +265,10 @@ const WHOLE: &[(&str, &[u8], Kind)] = &[
     ("beyond u64", b"18446744073709551616", Kind::Other),
     ("below i64", b"-9223372036854775809", Kind::Other),
     ("fraction", b"1.5", Kind::Other),
-    ("whole fraction", b"1.0", Kind::Other),
-    ("negative zero fraction", b"-0.0", Kind::Other),
-    ("exponent", b"1e3", Kind::Other),
-    ("exponent, capital and plus", b"1E+3", Kind::Other),
+    ("whole fraction", b"1.0", Kind::Id),
+    ("negative zero fraction", b"-0.0", Kind::Id),
+    ("exponent", b"1e3", Kind::Id),
+    ("exponent, capital and plus", b"1E+3", Kind::Id),
     ("exponent, negative", b"1e-3", Kind::Other),
     ("smallest", b"5e-324", Kind::Other),
     ("largest f64", b"1.7976931348623157e308", Kind::Other),
@@ -409,11 +409,11 @@ fn rpc_02_03_values_of_every_kind_are_taken_where_they_may_stand_and_refused_els
                         case.error(400, -32600, "")
                     }
                     (Place::Whole, _) => case.error(400, -32600, ""),
-                    // The member is missing, or the call names no tool.
-                    (Place::Params, Kind::Object) if lifecycle.is_stateless() => {
-                        case.error(400, -32602, "1")
+                    // The member is missing, or the call names no tool. Null is the same as no parameters.
+                    (Place::Params, kind) if *kind == Kind::Object || text == "null" => {
+                        let status = if lifecycle.is_stateless() { 400 } else { 200 };
+                        case.error(status, -32602, "1")
                     }
-                    (Place::Params, Kind::Object) => case.error(200, -32602, "1"),
                     (Place::Params, _) => case.error(400, -32600, "1"),
                     // A tool reports invalid arguments to the model itself.
                     (Place::Arguments, Kind::Object) => case,

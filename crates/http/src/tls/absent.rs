@@ -22,6 +22,10 @@ pub struct TlsConnection {
 /// Placeholder for the type of decrypted streams. Never constructed as such.
 pub(crate) type TlsStream = TcpConn;
 
+pub(crate) fn socket_of(stream: &TlsStream) -> &TcpConn {
+    stream
+}
+
 impl Tls {
     pub fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
         match (&config.certificate, &config.key, &config.client_ca) {

@@ -46,6 +46,11 @@ pub struct TlsConnection {
 /// The decrypted bytes of a connection.
 pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpConn>;
 
+/// The socket below a TLS stream.
+pub(crate) fn socket_of(stream: &TlsStream) -> &TcpConn {
+    stream.get_ref().0
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Files {
     certificate: PathBuf,

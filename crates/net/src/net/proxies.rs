@@ -41,9 +41,21 @@ impl TrustedProxies {
 
     /// Returns the client address of a request: the socket's peer, or behind a trusted proxy the address in
     /// `X-Forwarded-For` or `Forwarded` (RFC 7239). Hops are read from the right, where the nearest proxy writes, and
-    /// only while they are trusted. Entries further left may be forged. If both headers are present and disagree, the one
-    /// that the proxies write counts, as far as `seen` tells. Otherwise both are ignored, since one may be forged.
-    pub fn client(&self, peer: IpAddr, headers: &HeaderMap, seen: &ForwardedHeadersSeen) -> IpAddr {
+    /// only while they are trusted. Entries further left may be forged. If both headers are present and disagree, both
+    /// are ignored, since one may be forged.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        self.client_by(peer, headers, &ForwardedHeadersSeen::default())
+    }
+
+    /// Same as [`client`](Self::client), but if both headers disagree, the one counts that the proxies write, as far as
+    /// earlier requests tell.
+    #[doc(hidden)]
+    pub fn client_by(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+        seen: &ForwardedHeadersSeen,
+    ) -> IpAddr {
         if !self.contains(peer) {
             return peer;
         }
@@ -295,7 +307,7 @@ mod tests {
                 map.append(*name, value);
             }
             let peer = peer.parse().expect("an address");
-            let found = trusted.client(peer, &map, &ForwardedHeadersSeen::default());
+            let found = trusted.client(peer, &map);
             assert_eq!(
                 found.to_canonical().to_string(),
                 client,
@@ -314,7 +326,7 @@ mod tests {
             headers.extend(x.map(|x| (X_FORWARDED_FOR, value(x))));
             headers.extend(forwarded.map(|forwarded| (FORWARDED, value(forwarded))));
             let peer = IpAddr::from([10, 0, 0, 1]);
-            trusted.client(peer, &headers, &seen).to_string()
+            trusted.client_by(peer, &headers, &seen).to_string()
         };
         let (real, forged) = (Some("198.51.100.1"), Some("for=203.0.113.9"));
         assert_eq!(client(real, forged), "10.0.0.1", "either may be forged");

@@ -223,6 +223,15 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_before_the_first_message_is_ignored() {
+        for buffer in [1, 3, 4096] {
+            let read = read_all("\u{feff}{\"a\":1}\n{\"b\":2}\n".as_bytes(), 100, buffer);
+            let expected = messages(&[r#"{"a":1}"#, r#"{"b":2}"#]);
+            assert_eq!(read, (Framing::Newline, expected));
+        }
+    }
+
+    #[test]
     fn std_01_lines_are_messages() {
         for buffer in [1, 3, 4096] {
             let read = read_all(b"\n {\"a\":1}\r\n\n{\"b\":2}\n{\"c\"", 100, buffer);
