@@ -730,6 +730,26 @@ async fn references_of_a_fetched_document_are_fetched() {
     assert_eq!(seen.lock().expect("no panic").len(), 2, "each is read once");
 }
 
+#[tokio::test]
+async fn sec_12_the_query_of_a_documents_url_is_not_told() {
+    let (server, _) = serve(|request| {
+        let body: &[u8] = match request.starts_with("GET /broken?") {
+            true => b"{",
+            false => b"{}",
+        };
+        response("200 OK\r\ncontent-type: application/json", body)
+    })
+    .await;
+    for path in ["broken", "other"] {
+        let url = format!("http://{server}/{path}");
+        let config = json!({"document": format!("{url}?token=canary")});
+        let config: OpenApiSourceConfig = serde_json::from_value(config).expect("a configuration");
+        let unread = Document::read(&config, ImportLimits::new(&config, 0)).await;
+        let problem = unread.expect_err("no document").problem;
+        assert!(problem.starts_with(&format!("{url}: ")), "{problem}");
+    }
+}
+
 #[test]
 fn formats_of_numbers_are_not_passed_on() {
     let document = json!({

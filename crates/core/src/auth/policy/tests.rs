@@ -283,6 +283,8 @@ fn however_a_uri_is_written_what_it_means_is_decided_about() {
         ("https://api.example/secret", false),
         ("https://Api.Example:443//secret", false),
         ("https://user@api.example./secret/", false),
+        ("https://api.example/secret#a", false),
+        ("https://api.example:/secret", false),
         ("https://api.example/secret?a=b", true),
         ("file:///etc/passwd/", false),
         ("file:///etc/passwd?a#b", false),
@@ -312,6 +314,10 @@ fn a_list_of_what_is_allowed_lets_nothing_else_through() {
         ("file:///public/..%2fsecret/x", false),
         ("file:///public/..%5csecret/x", false),
         ("file:///public/%252e%252e/secret/x", false),
+        ("s3://b/a/..?x", true),
+        ("s3://b/..#x", true),
+        ("file:///public/..?x", false),
+        ("file:///public/%2e%2e#x", false),
     ] {
         let decision = policy.decide_uri(&class, uri);
         assert_eq!(decision.allowed, expected, "{uri}");
