@@ -247,7 +247,7 @@ fn rules_for_holders_of_keys_that_there_are_not_are_told_at_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("longshore.yaml");
     let text = "auth: {api_keys: [\"ci=a-key-that-is-long-enough-to-be-one\"]}\n\
-        policy: {rules: [{effect: deny, principals: [\"key:ci\", \"key:cl\"]}]}\n";
+        policy: {rules: [{effect: deny, principals: [\"key:ci\", \"key:cl\", \"ci\"]}]}\n";
     std::fs::write(&file, text).expect("written");
     let file = file.to_str().expect("UTF-8");
     let line = logged(
@@ -256,6 +256,14 @@ fn rules_for_holders_of_keys_that_there_are_not_are_told_at_start() {
     );
     assert!(
         line.contains("policy.rules[0].principals") && line.contains("key:cl"),
+        "{line}"
+    );
+    let line = logged(
+        &[("LONGSHORE_CONFIG", file)],
+        "the rule does not apply to the API key of that name; write key: in front of it",
+    );
+    assert!(
+        line.contains("policy.rules[0].principals") && line.contains("ci"),
         "{line}"
     );
 }

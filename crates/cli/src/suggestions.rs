@@ -32,7 +32,7 @@ pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
         _ => return error,
     };
     let tip = StyledStr::from(format!(
-        "the configuration file is named with --config: longshore run --config {file}"
+        "a configuration file is named with '--config {file}'"
     ));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     error
@@ -114,7 +114,7 @@ mod tests {
             let error = Cli::try_parse_from(words).expect_err("it is not an argument");
             with_tip(error).to_string()
         };
-        let tip = "longshore run --config a.yaml";
+        let tip = "named with '--config a.yaml'";
         let error = refused(&["longshore", "run", "a.yaml"]);
         assert!(error.contains(tip), "{error}");
         let error = refused(&["longshore", "run", "a"]);

@@ -17,6 +17,12 @@ pub(super) fn warn_of_nobody(config: &Config, auth: &Authentication, has_own_met
                     principal,
                     "no API key has that name, so the rule has no effect until one is added to auth.api_keys"
                 );
+            } else if is_plain && auth.holder(&format!("key:{principal}")).is_some() {
+                tracing::warn!(
+                    setting = %format_args!("policy.rules[{at}].principals"),
+                    principal,
+                    "the rule does not apply to the API key of that name; write key: in front of it"
+                );
             } else if !has_own_methods && !can_name_a_caller(principal, anonymous) {
                 tracing::warn!(
                     setting = %format_args!("policy.rules[{at}].principals"),

@@ -96,8 +96,17 @@ impl<'a> Unknown<'a> {
         })
     }
 
+    /// Returns the setting for the servers of VS Code, Codex and Zed, which have another name there.
+    fn of_other_products(&self) -> Option<&'a str> {
+        let is_theirs = matches!(self.name, "servers" | "mcp_servers" | "context_servers");
+        let mut known = self.known.iter().copied();
+        known.find(|name| is_theirs && *name == "mcpServers")
+    }
+
     fn explain(&self, path: &[String], origin: &Origin) -> String {
-        let nearest = nearest(self.name, &self.known);
+        let nearest = self
+            .of_other_products()
+            .or_else(|| nearest(self.name, &self.known));
         if !self.is_field {
             let there_are = format!("it can be {}", self.known.join(", "));
             let setting = path.join(".");

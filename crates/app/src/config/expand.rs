@@ -64,33 +64,47 @@ fn value_of(reference: &str, probe: &Probe, lenient: bool) -> Result<String, Str
         Some(at) => (&reference[..at], Some(&reference[at + 1..])),
         None => (reference, None),
     };
-    let is_name = !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if !is_name {
+    if !is_name(name) {
         return Err(format!(
             "`${{{name}}}` does not name a variable; write `$${{` for the text itself"
         ));
     }
-    if let Some(value) = probe.variable(name) {
-        return Ok(value.to_owned());
-    }
-    match otherwise.map(|otherwise| {
+    let otherwise = otherwise.map(|otherwise| {
         (
             otherwise.chars().next(),
             otherwise.get(1..).unwrap_or_default(),
         )
-    }) {
-        Some((Some('-'), text)) => Ok(text.to_owned()),
+    });
+    if let Some((kind, _)) = otherwise
+        && !matches!(kind, Some('-' | '?'))
+    {
+        return Err(match reference.strip_prefix("env:") {
+            // As Cursor and VS Code have it.
+            Some(variable) if is_name(variable) => {
+                format!("`${{{reference}}}` is not supported; write ${{{variable}}}")
+            }
+            _ => format!(
+                "`${{{reference}}}` is not supported; write ${{{name}}}, ${{{name}:-default}} or ${{{name}:?message}}"
+            ),
+        });
+    }
+    if let Some(value) = probe.variable(name) {
+        return Ok(value.to_owned());
+    }
+    match otherwise {
         Some((Some('?'), message)) => Err(format!("the variable {name} is not set: {message}")),
-        Some(_) => Err(format!(
-            "`${{{reference}}}` is not supported; write ${{{name}}}, ${{{name}:-default}} or ${{{name}:?message}}"
-        )),
+        Some((_, text)) => Ok(text.to_owned()),
         None if lenient || probe.is_set(name) => Ok(String::new()),
         None => Err(format!(
             "the variable {name} is not set; set it, or write ${{{name}:-default}}"
         )),
     }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 #[cfg(test)]
@@ -152,6 +166,8 @@ mod tests {
             ("${}", "does not name"),
             ("${1}", "does not name"),
             ("${MISSING:+x}", "}` is not supported; write ${"),
+            ("${NAME:+x}", "}` is not supported; write ${"),
+            ("${env:TOKEN}", "}` is not supported; write ${TOKEN}"),
             ("${MISSING:-${NAME}}", "within one another"),
         ] {
             let message = expand(written, &probe(), false).expect_err("an error");

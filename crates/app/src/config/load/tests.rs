@@ -570,6 +570,11 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
             "zebra: 1\n",
             "a.yaml:1:1: unknown setting zebra; the settings here are transport,",
         ),
+        (
+            "a.json",
+            "{\"servers\": {}}",
+            "a.json:1:2: unknown setting servers; did you mean mcpServers?",
+        ),
         ("a.yaml", "http: {port: [}\n", "a.yaml:1:"),
     ] {
         let (_folder, flags) = file(name, text);
