@@ -59,6 +59,8 @@ type Invalidate = Box<dyn Fn(&Arc<str>) + Send + Sync>;
 struct Waiting {
     notices: VecDeque<ChangeEvent>,
     known: HashSet<ChangeEvent>,
+    /// True if it was logged that some were dropped, until none waits.
+    is_loss_logged: bool,
 }
 
 /// A change to announce.
@@ -73,7 +75,11 @@ pub enum ChangeEvent {
     Visited(UrlElicitation),
 }
 
-const WAITING_MAX: usize = 1024;
+/// Maximum number of announcements that wait. An upstream server that is connected again announces all subscribed resources
+/// at once.
+const WAITING_MAX: usize = 32_768;
+/// Number of announcements whose memory is released when none waits any more.
+const LARGE: usize = 1024;
 
 impl Announcer {
     /// Announces new contents of a resource. Clients that have subscribed to exactly this URI are notified.
@@ -149,7 +155,12 @@ impl Announcer {
             return;
         }
         if WAITING_MAX <= waiting.notices.len() {
-            tracing::warn!(?notice, "too many announcements wait; this one is dropped");
+            if !std::mem::replace(&mut waiting.is_loss_logged, true) {
+                tracing::warn!(
+                    ?notice,
+                    "more than {WAITING_MAX} changes wait to be announced; this one and further ones are not announced"
+                );
+            }
             return;
         }
         waiting.known.insert(notice.clone());
@@ -179,6 +190,9 @@ impl Announcer {
         let mut waiting = self.waiting();
         let notice = waiting.notices.pop_front()?;
         waiting.known.remove(&notice);
+        if waiting.notices.is_empty() && LARGE < waiting.notices.capacity() {
+            *waiting = Waiting::default();
+        }
         Some(notice)
     }
 

@@ -154,8 +154,7 @@ mod tests {
     #[tokio::test]
     async fn blocking_work_returns_its_result_or_its_panic() {
         assert_eq!(spawn_blocking(|| 7).await.expect("no panic"), 7);
-        let panicked = spawn_blocking(|| resume_unwind(Box::new("x"))).await;
-        let panicked: Result<(), _> = panicked;
+        let panicked = spawn_blocking(|| -> u8 { resume_unwind(Box::new("x")) }).await;
         assert!(panicked.expect_err("a panic").is_panic());
         let running = try_spawn_blocking(&Handle::current(), || 8).expect("a thread");
         assert_eq!(running.await.expect("no panic"), 8);

@@ -67,8 +67,8 @@ pub(super) enum CallError {
 
 /// Memory that one table element counts as, in bytes.
 const TABLE_ELEMENT_BYTES: usize = 16;
-/// Maximum number of open files, streams and timers of an instance.
-const RESOURCES: usize = 10_000;
+/// Maximum number of open files, streams and timers of an instance. Each open file is a descriptor of the process.
+const RESOURCES: usize = 512;
 /// Maximum number of linear memories, each of which reserves address space.
 const MEMORIES: usize = 100;
 /// Maximum number of random bytes returned by one request.

@@ -479,7 +479,7 @@ mod tests {
     #[tokio::test]
     async fn room_is_made_by_as_many_owners_as_it_takes_at_once() {
         const OWNERS: u64 = 20_000;
-        let mut inner = Inner::new(16 << 20, 4 << 20);
+        let mut inner = Inner::new(8 << 20, 2 << 20);
         let value = [b'x'; 512];
         let life = Duration::from_secs(60);
         let write = |inner: &mut Inner, owner: u64| {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{Request, Response};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
@@ -54,6 +55,8 @@ pub(super) struct ExportResult {
     pub(super) problem: Option<String>,
     /// Items that the collector rejected from an accepted export.
     pub(super) rejected: Option<Rejected>,
+    /// Time that the collector asks to wait before the next export.
+    pub(super) retry_after: Option<Duration>,
 }
 
 /// A partial success (OTLP, "Partial Success").
@@ -67,6 +70,13 @@ pub(super) struct Rejected {
 impl LastError {
     fn is(&self, problem: String) {
         self.met().problem = Some(problem);
+    }
+
+    /// Records how long the collector asks to wait (OTLP, "OTLP/HTTP Throttling").
+    pub(super) fn throttles(&self, headers: &HeaderMap) {
+        let seconds = headers.get(RETRY_AFTER).and_then(|text| text.to_str().ok());
+        let seconds = seconds.and_then(|text| text.trim().parse().ok());
+        self.met().retry_after = seconds.map(Duration::from_secs);
     }
 
     /// Records a partial success. Zero items with a text is a warning of the collector.
@@ -174,6 +184,7 @@ impl HttpClient for OverHttp {
             if !fetched.status.is_success() {
                 self.trouble
                     .is(format!("it responded with {}", fetched.status));
+                self.trouble.throttles(&fetched.headers);
             } else if let Ok(answer) = ExportTraceServiceResponse::decode(fetched.body.clone())
                 && let Some(partial) = answer.partial_success
             {

@@ -3,8 +3,10 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use url::Url;
 
+use super::Stopped;
 use super::client::{LastError, Rejected};
 use crate::telemetry::instruments::EXPORT_DROPPED;
 use crate::telemetry::metrics::{Counter, Metrics};
@@ -17,11 +19,15 @@ pub(super) struct Health {
     pub(super) trouble: LastError,
     failing: bool,
     rejecting: bool,
+    /// Time from which the collector accepts exports again, as it has said.
+    throttled_until: Option<Instant>,
     dropped: Counter,
 }
 
 /// Time without success after which an export that goes on is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time to wait because the collector asks for it.
+const THROTTLED_MAX: Duration = Duration::from_secs(60);
 
 impl Health {
     pub(super) fn new(signal: &'static str, target: &Target, counted: &Metrics) -> Self {
@@ -31,7 +37,20 @@ impl Health {
             trouble: LastError::default(),
             failing: false,
             rejecting: false,
+            throttled_until: None,
             dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),
+        }
+    }
+
+    /// Waits until the collector accepts exports again, if it has said when. Items wait in their queue meanwhile.
+    pub(super) async fn wait(&mut self, stopped: &Stopped) {
+        let Some(until) = self.throttled_until.take() else {
+            return;
+        };
+        let mut stopped = stopped.clone();
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            () = stopped.wait() => {}
         }
     }
 
@@ -73,6 +92,9 @@ impl Health {
             }
             Ok(()) => {}
             Err(error) => {
+                self.throttled_until = met
+                    .retry_after
+                    .map(|after| Instant::now() + after.min(THROTTLED_MAX));
                 self.dropped.add(items as u64);
                 if !was_failing {
                     tracing::warn!(
@@ -123,4 +145,46 @@ fn without_secrets(endpoint: &str) -> String {
     let _ = url.set_password(None);
     url.set_query(None);
     url.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use http::header::RETRY_AFTER;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::telemetry::settings::Protocol;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_export_waits_for_as_long_as_the_collector_asks() {
+        let target = Target {
+            endpoint: "http://127.0.0.1:4318".to_owned(),
+            protocol: Protocol::Http,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(10),
+            compressed: false,
+            certificate: None,
+            identity: None,
+        };
+        let mut health = Health::new("spans", &target, &Metrics::default());
+        let (stop, stopped) = watch::channel(false);
+        let stopped = Stopped(stopped);
+        for (asked, waited) in [("20", 20), ("86400", 60), ("soon", 0)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, asked.parse().expect("a value"));
+            health.trouble.throttles(&headers);
+            health.record(Err("throttled"), 1);
+            for waited in [waited, 0] {
+                let begun = Instant::now();
+                health.wait(&stopped).await;
+                assert_eq!(begun.elapsed().as_secs(), waited, "{asked}");
+            }
+        }
+        health.throttled_until = Some(Instant::now() + THROTTLED_MAX);
+        stop.send(true).expect("a receiver");
+        let begun = Instant::now();
+        health.wait(&stopped).await;
+        assert!(begun.elapsed().is_zero(), "a stop ends it");
+    }
 }

@@ -103,15 +103,15 @@ async fn pass_spans(
             () = stopped.wait() => break,
             () = spans.filled() => {}
             _ = ticks.tick() => {
-                sender.send(spans.take_some()).await;
+                sender.send(spans.take_some(), &stopped).await;
             }
         }
-        while !stopped.is() && sender.send(spans.take_batch()).await {}
+        while !stopped.is() && sender.send(spans.take_batch(), &stopped).await {}
     }
     // Bounded by the queue's capacity: continued writes must not delay the shutdown.
     let batches = settings.queue.div_ceil(settings.batch);
     for _ in 0..batches {
-        if !sender.send(spans.take_some()).await {
+        if !sender.send(spans.take_some(), &stopped).await {
             break;
         }
     }
@@ -131,11 +131,11 @@ async fn pass_records(
         tokio::select! {
             biased;
             () = stopped.wait() => break,
-            _ = ticks.tick() => sender.send(std::mem::take(&mut batch)).await,
+            _ = ticks.tick() => sender.send(std::mem::take(&mut batch), &stopped).await,
             Some(record) = inbox.recv() => {
                 batch.push(record);
                 if settings.batch <= batch.len() {
-                    sender.send(std::mem::take(&mut batch)).await;
+                    sender.send(std::mem::take(&mut batch), &stopped).await;
                 }
             }
         }
@@ -144,10 +144,10 @@ async fn pass_records(
         let Ok(record) = inbox.try_recv() else { break };
         batch.push(record);
         if settings.batch <= batch.len() {
-            sender.send(std::mem::take(&mut batch)).await;
+            sender.send(std::mem::take(&mut batch), &stopped).await;
         }
     }
-    sender.send(batch).await;
+    sender.send(batch, &stopped).await;
 }
 
 /// Exports metrics at each interval and when stopped.
@@ -158,10 +158,10 @@ async fn pass_metrics(sender: Option<MetricSender>, interval: Duration, mut stop
         tokio::select! {
             biased;
             () = stopped.wait() => break,
-            _ = ticks.tick() => sender.send().await,
+            _ = ticks.tick() => sender.send(&stopped).await,
         }
     }
-    sender.send().await;
+    sender.send(&stopped).await;
 }
 
 /// Creates an interval whose first tick comes after `period`. Missed ticks are skipped.

@@ -22,6 +22,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 
+use super::Stopped;
 use super::client::{ClientError, LastError, OverHttp, channel};
 use super::health::Health;
 use super::metrics;
@@ -136,10 +137,11 @@ impl SpanSender {
         clippy::vec_box,
         reason = "they come boxed, since they are large and moved often"
     )]
-    pub(super) async fn send(&mut self, spans: Vec<Box<Span>>) -> bool {
+    pub(super) async fn send(&mut self, spans: Vec<Box<Span>>, stopped: &Stopped) -> bool {
         if spans.is_empty() {
             return false;
         }
+        self.health.wait(stopped).await;
         let count = spans.len();
         let names = self.counted.names();
         let spans = spans.into_iter().map(|span| {
@@ -147,7 +149,8 @@ impl SpanSender {
             span.dropped_attributes_count = self.limits.apply(&mut span.attributes);
             span
         });
-        let sending = in_time(self.timeout, self.exporter.export(spans.collect()));
+        let sending = self.exporter.export(spans.collect());
+        let sending = in_time(self.timeout, stopped, sending);
         let sent = self.health.watch(sending).await;
         self.health.record(sent, count);
         true
@@ -177,10 +180,11 @@ impl RecordSender {
         })
     }
 
-    pub(super) async fn send(&mut self, records: Vec<Record>) {
+    pub(super) async fn send(&mut self, records: Vec<Record>, stopped: &Stopped) {
         if records.is_empty() {
             return;
         }
+        self.health.wait(stopped).await;
         let count = records.len();
         let records: Vec<_> = records
             .into_iter()
@@ -188,7 +192,7 @@ impl RecordSender {
             .collect();
         let batch: Vec<_> = records.iter().map(|record| (record, &self.scope)).collect();
         let batch = LogBatch::new(&batch);
-        let sending = in_time(self.timeout, self.exporter.export(batch));
+        let sending = in_time(self.timeout, stopped, self.exporter.export(batch));
         let sent = self.health.watch(sending).await;
         self.health.record(sent, count);
     }
@@ -214,23 +218,40 @@ impl MetricSender {
         })
     }
 
-    pub(super) async fn send(&mut self) {
+    pub(super) async fn send(&mut self, stopped: &Stopped) {
         let families = self.counted.families();
         let request = metrics::request(&families, &self.resource, self.started);
-        let sent = in_time(self.timeout, self.exporter.send(request)).await;
+        let sent = in_time(self.timeout, stopped, self.exporter.send(request)).await;
         // Metrics are cumulative, so the next export includes them.
         self.health.record(sent, 0);
     }
 }
 
+/// Time for an export during which the server stops, for example while it waits for its next attempt. The rest of the time
+/// is for the data that are still queued.
+const AFTER_STOP: Duration = Duration::from_millis(500);
+
 /// Limits the duration of an export.
 async fn in_time<E: Display>(
     within: Duration,
+    stopped: &Stopped,
     sending: impl Future<Output = Result<(), E>>,
 ) -> Result<(), String> {
-    match tokio::time::timeout(within, sending).await {
-        Ok(sent) => sent.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("it took longer than {within:?}")),
+    let interrupted = async {
+        let mut stopped = stopped.clone();
+        if stopped.is() {
+            return std::future::pending().await;
+        }
+        stopped.wait().await;
+        tokio::time::sleep(AFTER_STOP).await;
+    };
+    tokio::select! {
+        biased;
+        sent = tokio::time::timeout(within, sending) => match sent {
+            Ok(sent) => sent.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("it took longer than {within:?}")),
+        },
+        () = interrupted => Err("the server stopped before it was accepted".to_owned()),
     }
 }
 
@@ -395,5 +416,40 @@ impl MetricExporter {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::sync::watch;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    type Sent = Result<(), &'static str>;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_export_that_is_retried_ends_soon_after_a_stop() {
+        const WITHIN: Duration = Duration::from_secs(30);
+        let (stop, stopped) = watch::channel(false);
+        let stopped = Stopped(stopped);
+        let sent = in_time(WITHIN, &stopped, ready(Sent::Ok(()))).await;
+        assert_eq!(sent, Ok(()));
+        let begun = Instant::now();
+        let stopping = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            stop.send(true).expect("a receiver");
+        };
+        let (sent, ()) = tokio::join!(in_time(WITHIN, &stopped, pending::<Sent>()), stopping);
+        assert!(sent.is_err_and(|error| error.contains("stopped")));
+        assert_eq!(begun.elapsed(), Duration::from_secs(1) + AFTER_STOP);
+        // Those that begin after the stop have all the time that there is.
+        let slow = async {
+            tokio::time::sleep(2 * AFTER_STOP).await;
+            Sent::Ok(())
+        };
+        assert_eq!(in_time(WITHIN, &stopped, slow).await, Ok(()));
     }
 }
