@@ -60,9 +60,9 @@ impl EventStream {
     }
 
     fn push(&mut self, part: StreamEvent) {
+        let has_data = !matches!(part.data, EventData::Empty);
         let mut fields = String::new();
         // Writing into a text cannot fail.
-        let has_data = !matches!(part.data, EventData::Empty);
         if let Some(event) = part.event {
             let _ = writeln!(fields, "event: {event}");
         } else if has_data && (part.id.is_some() || part.retry.is_some()) {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::errors::invalid_params;
 use super::listings::Listings;
 use super::parts::Server;
+use super::prompts::without_position;
 use super::reply::{Reply, begin};
 use super::request_context::Caller;
 use super::snapshot::Snapshot;
@@ -102,7 +103,7 @@ pub(super) fn list<T: ListItem>(
                 None | Some("{}") => None,
                 Some(params) => match serde_json::from_str(params) {
                     Ok(ListParams { cursor }) => cursor,
-                    Err(e) => return invalid_params(request.id, &e.to_string()),
+                    Err(e) => return invalid_params(request.id, &without_position(&e)),
                 },
             };
             let of = (&*class, visible);
@@ -125,7 +126,7 @@ pub(super) fn list<T: ListItem>(
                 };
                 page
             }
-            Err(e) => return invalid_params(request.id, &e.to_string()),
+            Err(e) => return invalid_params(request.id, &without_position(&e)),
         },
     };
     Reply::pieces(begin(request.id, 0).into(), page)

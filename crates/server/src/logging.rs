@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::errors::invalid_params;
 use super::log_levels::LEVELS;
 use super::parts::Server;
+use super::prompts::without_position;
 use super::reply::{Reply, begin};
 use super::request_context::Caller;
 use super::streams::DurableEvent;
@@ -23,7 +24,7 @@ pub(super) fn set_level(server: &Server, caller: Caller<'_>, request: &Request<'
     let params = request.params.object.unwrap_or("{}");
     let level = match serde_json::from_str::<SetLevelParams<'_>>(params) {
         Ok(params) => LogLevel::parse(&params.level),
-        Err(e) => return invalid_params(request.id, &e.to_string()),
+        Err(e) => return invalid_params(request.id, &without_position(&e)),
     };
     let Some(level) = level else {
         return invalid_params(request.id, LEVELS);

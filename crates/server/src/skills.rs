@@ -9,6 +9,7 @@ use super::errors::invalid_params;
 use super::lists;
 use super::lists::{UNKNOWN_CURSOR, begin_list};
 use super::parts::Server;
+use super::prompts::without_position;
 use super::reply::{Reply, begin};
 use super::request_context::Caller;
 use super::target::check_scopes;
@@ -36,7 +37,7 @@ pub(super) fn list(server: &Server, caller: Caller<'_>, request: &Request<'_>) -
         let params = request.params.object.unwrap_or("{}");
         let ListParams { cursor } = match serde_json::from_str(params) {
             Ok(params) => params,
-            Err(e) => return invalid_params(request.id, &e.to_string()),
+            Err(e) => return invalid_params(request.id, &without_position(&e)),
         };
         let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
         let frame = snapshot.frame(
@@ -120,7 +121,7 @@ fn result_for_uri<'a>(
     let params = request.params.object.unwrap_or("{}");
     let of = match serde_json::from_str::<OfUri<'_>>(params) {
         Ok(of) => of,
-        Err(e) => return invalid_params(request.id, &e.to_string()),
+        Err(e) => return invalid_params(request.id, &without_position(&e)),
     };
     if of.cursor.is_some() {
         return invalid_params(

@@ -873,4 +873,15 @@ fn a_further_initialize_over_stdio_negotiates_again_in_the_same_session() {
     assert_eq!(session.log_name, name, "its subscriptions and calls stay");
     assert_eq!(initialize("2025-11-25")["error"], Value::Null);
     assert_eq!(send("ping", json!({}))["result"], json!({}));
+    // The position is in a part of the message that the client does not see on its own.
+    for (method, params) in [
+        ("tools/list", json!({"cursor": 5})),
+        ("logging/setLevel", json!({})),
+    ] {
+        let error = send(method, params)["error"].to_string();
+        assert!(
+            error.contains("Invalid params") && !error.contains("column"),
+            "{error}"
+        );
+    }
 }

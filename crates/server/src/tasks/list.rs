@@ -12,6 +12,7 @@ use crate::seal::Purpose;
 use crate::server::errors::{internal_error, invalid_params, method_not_found};
 use crate::server::lists::UNKNOWN_CURSOR;
 use crate::server::parts::Server;
+use crate::server::prompts::without_position;
 use crate::server::reply::{MaybeReady, Reply, begin};
 use crate::server::request_context::Caller;
 use crate::state::StateError;
@@ -101,7 +102,7 @@ pub(crate) fn list_tasks(
     }
     let params = request.params.object.unwrap_or("{}");
     let ListParams { cursor } = serde_json::from_str(params)
-        .map_err(|error| invalid_params(request.id, &error.to_string()))?;
+        .map_err(|error| invalid_params(request.id, &without_position(&error)))?;
     let after = match cursor {
         None => 0,
         Some(cursor) => read_cursor(server, &cursor, caller.principal)
