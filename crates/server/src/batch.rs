@@ -74,6 +74,7 @@ pub(super) fn handle(
         server: Arc::clone(server),
         share: caller.share(),
         parts: answers.into_iter().map(BatchPart::of).collect(),
+        next: 0,
         is_over: false,
     };
     MaybeReady::Pending(Box::pin(replies.reply()))
@@ -169,6 +170,8 @@ struct BatchReplies {
     server: Arc<Server>,
     share: ShareKey,
     parts: Vec<BatchPart>,
+    /// Index of the part whose messages are sent next, so that none waits for all those of another.
+    next: usize,
     /// True after the last event of the stream.
     is_over: bool,
 }
@@ -264,9 +267,11 @@ impl EventSource for BatchReplies {
             return Poll::Ready(None);
         }
         let mut waits = false;
-        for part in &mut self.parts {
-            match part.poll_message(cx) {
+        let count = self.parts.len();
+        for at in (self.next..count).chain(0..self.next) {
+            match self.parts[at].poll_message(cx) {
                 Poll::Ready(Some(message)) => {
+                    self.next = (at + 1) % count;
                     return Poll::Ready(Some(StreamEvent::message(message)));
                 }
                 Poll::Ready(None) => {}

@@ -1,7 +1,7 @@
 //! State of a client with a connection of its own: over stdio, or over HTTP+SSE.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use http::{Extensions, HeaderMap};
@@ -12,6 +12,8 @@ use crate::seal::Session;
 #[derive(Debug, Default)]
 pub struct StdioPeer {
     session: ArcSwapOption<Session>,
+    /// Held while a session begins.
+    beginning: Mutex<()>,
     pub(super) listens: AtomicBool,
     /// True for HTTP+SSE clients, which have no stateless lifecycle.
     pub(super) has_sessions_only: bool,
@@ -51,6 +53,8 @@ impl StdioPeer {
     /// Begins a session. A further one takes the place of the first and has its name, so that its subscriptions and calls
     /// are kept: bridges that serve several clients from one process pass on `initialize` of each.
     pub(super) fn begin_session(&self, session: Session) -> Arc<Session> {
+        let beginning = self.beginning.lock();
+        let _one_at_a_time = beginning.unwrap_or_else(PoisonError::into_inner);
         let session = Arc::new(match self.session() {
             Some(first) => session.in_place_of(&first),
             None => session,

@@ -126,6 +126,7 @@ fn call_as_task<'g>(
         audited,
         call,
         tool: conclusion.name.clone(),
+        scopes: definition.scopes.clone(),
         later: definition.deferred_task,
         stream_after: on_its_own.stream_after,
         runs_on: on_its_own.on_disconnect == OnDisconnect::RunOn,

@@ -35,12 +35,32 @@ fn adapted(mut schema: Value) -> Value {
         {
             *additional = Value::Bool(true);
         }
-        adapt(members);
+        let splits_types = !has_inner_references(members);
+        adapt(members, splits_types);
     }
     schema
 }
 
-fn adapt(members: &mut Map<String, Value>) {
+/// Returns true if a reference leads into another schema. Such a place must not be moved.
+fn has_inner_references(members: &Map<String, Value>) -> bool {
+    let is_inner = |reference: &str| {
+        let definition = ["#/$defs/", "#/definitions/"]
+            .iter()
+            .find_map(|start| reference.strip_prefix(start));
+        reference.starts_with("#/") && definition.is_none_or(|name| name.contains('/'))
+    };
+    members.iter().any(|(keyword, value)| match value {
+        Value::String(reference) => keyword == "$ref" && is_inner(reference),
+        Value::Object(members) => has_inner_references(members),
+        Value::Array(schemas) => {
+            let mut objects = schemas.iter().filter_map(Value::as_object);
+            objects.any(has_inner_references)
+        }
+        _ => false,
+    })
+}
+
+fn adapt(members: &mut Map<String, Value>, splits_types: bool) {
     // Without `items`, the keywords for other elements would apply to all elements.
     let has_elements = ["items", "prefixItems", "unevaluatedItems"]
         .iter()
@@ -53,9 +73,13 @@ fn adapt(members: &mut Map<String, Value>) {
             (
                 "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
                 Value::Object(schemas),
-            ) => schemas.values_mut().for_each(adapt_schema),
+            ) => {
+                let schemas = schemas.values_mut();
+                schemas.for_each(|schema| adapt_schema(schema, splits_types));
+            }
             ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(schemas)) => {
-                schemas.iter_mut().for_each(adapt_schema);
+                let schemas = schemas.iter_mut();
+                schemas.for_each(|schema| adapt_schema(schema, splits_types));
             }
             ("items", schema) if *schema == Value::Bool(true) => *schema = json!({}),
             (
@@ -68,23 +92,25 @@ fn adapt(members: &mut Map<String, Value>) {
                 | "then"
                 | "else",
                 Value::Object(members),
-            ) => adapt_inner(members),
+            ) => adapt_inner(members, splits_types),
             _ => {}
         }
     }
 }
 
 /// Adapts a schema within another one. The type of the root is not an alternative.
-fn adapt_inner(members: &mut Map<String, Value>) {
-    type_lists::split(members);
-    adapt(members);
+fn adapt_inner(members: &mut Map<String, Value>, splits_types: bool) {
+    if splits_types {
+        type_lists::split(members);
+    }
+    adapt(members, splits_types);
 }
 
-fn adapt_schema(schema: &mut Value) {
+fn adapt_schema(schema: &mut Value, splits_types: bool) {
     match schema {
         Value::Bool(true) => *schema = json!({}),
         Value::Bool(false) => *schema = json!({"not": {}}),
-        Value::Object(members) => adapt_inner(members),
+        Value::Object(members) => adapt_inner(members, splits_types),
         _ => {}
     }
 }
@@ -146,6 +172,19 @@ mod tests {
                 "$defs": {"Any": {}, "Map": {"type": "object", "additionalProperties": {"properties": {"a": {}}}}},
             })
         );
+    }
+
+    #[test]
+    fn places_that_references_name_stay() {
+        let children =
+            json!({"type": ["array", "null"], "items": {"$ref": "#/properties/children/items"}});
+        let schema = json!({"type": "object", "properties": {"children": children}});
+        assert_eq!(adapted(schema.clone()), schema);
+        let note = json!({"type": ["string", "null"]});
+        let of_definition =
+            json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}, "note": note}});
+        let listed = adapted(of_definition);
+        assert!(listed["properties"]["note"]["anyOf"].is_array(), "{listed}");
     }
 
     #[test]

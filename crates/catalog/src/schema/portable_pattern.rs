@@ -113,8 +113,7 @@ fn begins_assertion(rest: &mut Peekable<Chars<'_>>) -> Option<bool> {
 /// Character class that is being read.
 #[derive(Default)]
 struct Class {
-    has_members: bool,
-    /// Set after a hyphen that is not the first member.
+    /// Set after a hyphen that follows a member which can begin a range.
     is_range: bool,
     /// The last member, which can begin a range.
     last: Option<char>,
@@ -128,11 +127,10 @@ impl Class {
             _ => true,
         };
         let ends_range = self.is_range;
-        self.is_range = is_hyphen && self.has_members && !ends_range;
+        self.is_range = is_hyphen && self.last.is_some() && !ends_range;
         if !self.is_range {
             self.last = c.filter(|_| !ends_range);
         }
-        self.has_members = true;
         is_in_order
     }
 
@@ -240,6 +238,8 @@ mod tests {
             "[z-a]",
             r"[a-\t]",
             "[0-9b-a]",
+            "[a-z--!]",
+            "[a-z-9-0]",
         ] {
             assert!(!is_portable(other), "{other}");
         }

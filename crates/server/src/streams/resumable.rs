@@ -290,6 +290,10 @@ impl LoggedCall {
         {
             if self.is_detached {
                 tracing::warn!(%error, "a message or the result of a call whose stream broke could not be stored, and is lost");
+                // Later messages are tried anew, but for those of a stop, which share its time.
+                if !self.streams.is_stopping() {
+                    self.attempts = None;
+                }
             }
             return false;
         }

@@ -73,14 +73,16 @@ pub(super) fn scopes_of(
                 access: policy.classify(&record.tool, Some(true)).access,
             };
             let decision = policy.decide(&policy.class_of(caller), target);
-            decision.allowed.then_some(decision.requires)
+            let mut scopes = decision.allowed.then_some(decision.requires)?;
+            scopes.extend_from_slice(&record.scopes);
+            Some(scopes)
         }
         _ => {
             if !snapshot.sees_key(caller, ItemKind::Tools, tools, &record.tool) {
                 return None;
             }
             let own = entry.map(|entry| entry.tool.definition().scopes.clone());
-            let mut scopes = own.unwrap_or_default();
+            let mut scopes = own.unwrap_or_else(|| record.scopes.clone());
             let rules = snapshot.required_scopes(caller, ItemKind::Tools, tools, &record.tool);
             scopes.extend(rules.iter().flat_map(|scopes| scopes.iter().cloned()));
             Some(scopes)
@@ -193,6 +195,7 @@ mod tests {
             kept: StoredResult::default(),
             runner: one.tasks.replica,
             session: None,
+            scopes: Vec::new(),
         };
         let place = one
             .tasks

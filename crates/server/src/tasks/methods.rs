@@ -156,15 +156,18 @@ struct TaskRequest {
 impl TaskRequest {
     async fn find(&self) -> Result<Record, Reply> {
         match list::find_task(&self.server, &self.task, &self.caller).await {
-            Ok(Some(record)) => {
-                let needed = list::scopes_of(&self.server, &record, &self.caller);
-                check_scopes(&self.caller, &self.id, &needed.unwrap_or_default())?;
+            Ok(record) => {
+                let found = record.and_then(|record| {
+                    let needed = list::scopes_of(&self.server, &record, &self.caller)?;
+                    Some((record, needed))
+                });
+                let Some((record, needed)) = found else {
+                    let message = "the task does not exist, or has expired";
+                    return Err(invalid_params(&self.id, message));
+                };
+                check_scopes(&self.caller, &self.id, &needed)?;
                 Ok(record)
             }
-            Ok(None) => Err(invalid_params(
-                &self.id,
-                "the task does not exist, or has expired",
-            )),
             Err(error) => Err(self.broken(&error)),
         }
     }

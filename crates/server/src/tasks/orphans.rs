@@ -217,6 +217,7 @@ mod tests {
             kept: StoredResult::default(),
             runner: server.tasks.replica,
             session: None,
+            scopes: Vec::new(),
         };
         server.tasks.announce(&record, None).await.expect("noted");
         server.tasks.create(&record, None).await.expect("created");

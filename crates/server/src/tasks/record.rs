@@ -31,6 +31,9 @@ pub(crate) struct Record {
     /// Session that is notified of changes, in 2025-11-25.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<Arc<str>>,
+    /// Scopes that the tool itself requires. They also hold once the tool is removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) scopes: Vec<String>,
 }
 
 /// Location of a result in its log. Earlier parts belong to a failed attempt.
@@ -203,6 +206,7 @@ mod tests {
             kept: StoredResult::default(),
             runner: 0,
             session: None,
+            scopes: Vec::new(),
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct TaskCall {
     pub(crate) call: CatchUnwind<Result<Output, ToolError>>,
     pub(crate) context: Arc<CallContext>,
     pub(crate) tool: String,
+    /// Scopes that the tool requires.
+    pub(crate) scopes: Vec<String>,
     /// True if the call becomes a task only when its tool says so.
     pub(crate) later: bool,
     /// Delay after which the response becomes a stream, if the caller accepts one.
@@ -222,6 +224,7 @@ async fn start_task(
         call,
         context,
         tool,
+        scopes,
         options,
         mut audited,
         ..
@@ -248,6 +251,7 @@ async fn start_task(
             TaskDialect::Core => context.session.clone(),
             TaskDialect::Extension => None,
         },
+        scopes,
     };
     if list::lists_tasks(server, context.principal()) {
         let listed = server.tasks.enlist(&record, share.as_deref()).await;

@@ -370,6 +370,7 @@ mod tests {
             kept: StoredResult::default(),
             runner: 0,
             session: None,
+            scopes: Vec::new(),
         }
     }
 
