@@ -10,6 +10,7 @@
 //! ([`Scanner::object`]), the rest is skipped without recursion ([`Scanner::value`]).
 
 pub(crate) use block::BLOCK;
+pub use bounds::{Bound, Bounds};
 pub(crate) use gather::{Gather, WINDOW};
 pub use long_number::has_long_number;
 pub use repeated::repeated_member;
@@ -26,41 +27,6 @@ const NAMED_LEVELS: usize = 4;
 
 /// Maximum number of members of an object.
 pub const MEMBERS_MAX: u16 = 10_000;
-
-/// Bounds of a document. They never exceed [`DEPTH_MAX`] and [`MEMBERS_MAX`], the defaults. Values are unbounded by
-/// default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Initial depth counter (`DEPTH_MAX - limit`), so that the hot loop compares against a constant.
-    depth: u32,
-    members: u16,
-    values: u32,
-}
-
-impl Bounds {
-    /// Creates bounds on depth, members of an object, and values in skipped arrays and objects.
-    pub fn new(depth: u32, members: u16, values: u32) -> Self {
-        Self {
-            depth: DEPTH_MAX.saturating_sub(depth),
-            members: MEMBERS_MAX.saturating_sub(members),
-            values,
-        }
-    }
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self::new(DEPTH_MAX, MEMBERS_MAX, u32::MAX)
-    }
-}
-
-/// Kinds of exceeded bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    Depth,
-    Members,
-    Values,
-}
 
 /// Reads a document from left to right.
 #[derive(Debug)]
@@ -491,6 +457,7 @@ fn closing(objects: u64) -> u8 {
 }
 
 pub(crate) mod block;
+mod bounds;
 mod gather;
 mod long_number;
 mod numbers;

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use super::form::{self, Form, is_bytes};
 use super::gathered::flattened;
-use super::operation::text;
 use super::schema::SchemaInliner;
+use super::text::text;
 use crate::source::response::{essence, is_json, is_text};
 
 /// Returns the media type whose schema describes the body best.

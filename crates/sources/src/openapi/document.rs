@@ -12,7 +12,7 @@ use url::Url;
 
 use super::bundle::{Bundled, DocumentLocation, bundle};
 use super::config::OpenApiSourceConfig;
-use super::operation::placeholders;
+use super::text::placeholders;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
 use crate::net::{Client, Deadlines, FetchError, OutgoingRequest, SystemResolver, with_causes};
 use crate::source::redact::without_query;

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
-use super::operation::text;
 use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
 use super::schema::TEXT_CHARACTERS;
+use super::text::text;
 use crate::source::template::plain;
 
 /// Encoding of the body.

@@ -13,6 +13,7 @@ mod request;
 mod schema;
 mod security;
 mod supplied;
+mod text;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,10 +25,11 @@ use serde_json::Value;
 use url::Url;
 
 use self::document::{Document, ImportLimits};
-use self::operation::{Operation, SchemaBytes, text};
+use self::operation::{Operation, SchemaBytes};
 use self::request::RequestMapping;
 use self::security::Proofs;
 use self::supplied::SuppliedParameters;
+use self::text::text;
 use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions, is_safe};
 use super::argument;
 use super::builder::SourceBuilder;

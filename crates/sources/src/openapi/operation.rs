@@ -7,9 +7,10 @@ use super::body;
 use super::direction::Direction;
 use super::document::Document;
 use super::form::Form;
-use super::request::{Location, PIPE, Parameter, RequestMapping, SPACE, Style};
+use super::request::{BODY, Location, PIPE, Parameter, RequestMapping, SPACE, Style};
 use super::schema::{SchemaInliner, TEXT_CHARACTERS};
 use super::supplied::SuppliedParameters;
+use super::text::{placeholders, text};
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::response::{essence, is_json, is_text};
 
@@ -242,9 +243,6 @@ impl Arguments {
     }
 }
 
-/// Name of the argument for the body.
-pub(super) const BODY: &str = "body";
-
 /// Maximum number of parameters of an operation.
 const PARAMETERS_MAX: usize = 500;
 
@@ -375,18 +373,4 @@ fn describe(schema: &mut Value, parameter: &Value) {
         let description: String = description.chars().take(TEXT_CHARACTERS).collect();
         schema.insert("description".to_owned(), description.into());
     }
-}
-
-/// Returns the names between braces.
-pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
-    path.split('{')
-        .skip(1)
-        .filter_map(|part| part.split_once('}').map(|(name, _)| name))
-}
-
-pub(super) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
-    value
-        .get(member)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
 }

@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::form::{Form, deep, text_of};
-use super::operation::BODY;
 use crate::net::OutgoingRequest;
 use crate::source::http::assemble;
 use crate::source::template::path_segment;
@@ -32,6 +31,9 @@ impl Style {
         )
     }
 }
+
+/// Name of the argument for the body.
+pub(super) const BODY: &str = "body";
 
 /// A parameter.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::document::Document;
-use super::operation::text;
 use super::request::Location;
+use super::text::text;
 use crate::environment::Secret;
 use crate::net::{FetchedResponse, OutgoingRequest};
 use crate::source::credentials::set_parameter;

@@ -89,9 +89,7 @@ pub(super) fn add(
     keys: &Arc<KeyRing>,
     given: &Arc<OnceLock<Given>>,
 ) -> Readable {
-    let NamedUpstream {
-        upstream, listing, ..
-    } = found;
+    let (upstream, listing) = (&found.upstream, &found.listing);
     let mut rejected = RejectedEntries::new(upstream);
     let reads = listing.reads || !listing.resources.is_empty() || !listing.templates.is_empty();
     let mut links = Links::new(&upstream.name, keys, reads, given);
@@ -186,9 +184,7 @@ pub(super) fn add(
 
 /// Takes the URIs of an upstream that is hidden while it is down. They would lead to another upstream meanwhile.
 pub(super) fn reserve(found: &NamedUpstream, names: &mut Names<'_>) {
-    let NamedUpstream {
-        upstream, listing, ..
-    } = found;
+    let (upstream, listing) = (&found.upstream, &found.listing);
     let uris = listing.resources.iter().map(|entry| &entry["uri"]);
     let templates = listing.templates.iter().map(|entry| &entry["uriTemplate"]);
     for uri in uris.chain(templates).filter_map(Value::as_str) {
@@ -210,9 +206,7 @@ fn offered_tools<'l>(
     found: &'l NamedUpstream,
     rejected: &mut RejectedEntries<'_>,
 ) -> Vec<&'l Value> {
-    let NamedUpstream {
-        upstream, listing, ..
-    } = found;
+    let (upstream, listing) = (&found.upstream, &found.listing);
     let is_offered = |entry: &&Value| {
         let Some(name) = entry["name"].as_str() else {
             rejected.add("tool", entry, "its name is missing");
