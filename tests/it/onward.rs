@@ -335,6 +335,6 @@ fn commands_have_the_trace_in_their_environment() {
     let place = Stateless::call("place", json!({}));
     let expected = format!("00-{TRACE}-{CALLER}-01 vendor=value");
     assert_eq!(said(traced(place.clone())), expected);
-    assert_eq!(said(place), "");
+    assert_eq!(said(place), "the command wrote no output");
     assert_eq!(said(traced(Stateless::call("own", json!({})))), "mine");
 }

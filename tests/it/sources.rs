@@ -123,6 +123,7 @@ fn the_example_of_the_readme_is_a_configuration() {
             let example = example
                 .replace("${WEATHER_TOKEN}", "t")
                 .replace("${IDP_CLIENT_SECRET}", "s")
+                .replace("${CRM_CLIENT_SECRET}", "s")
                 .replace("${PETS_API_KEY}", "k");
             std::fs::write(&path, example).expect("written");
             let mut flags = longshore::config::Flags::default();

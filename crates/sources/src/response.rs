@@ -34,6 +34,10 @@ pub(super) fn is_json(media_type: &str) -> bool {
     media_type == "application/json" || media_type == "text/json" || media_type.ends_with("+json")
 }
 
+pub(super) fn is_xml(media_type: &str) -> bool {
+    media_type.ends_with("+xml") || matches!(media_type, "application/xml" | "text/xml")
+}
+
 pub(super) fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/")
         || is_json(media_type)

@@ -75,7 +75,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if gt (int ($config.drain).grace_seconds) (int $grace) }}{{ fail (printf "config.drain.grace_seconds is %d, and terminationGracePeriodSeconds %d: Kubernetes would kill the server while calls run; raise the latter" (int $config.drain.grace_seconds) (int $grace)) }}{{ end -}}
 {{- if eq (toString $config.transport) "stdio" }}{{ fail "config.transport is stdio, but pods serve HTTP; remove it" }}{{ end -}}
 {{- $host := toString ($config.http).host -}}
-{{- if or (hasPrefix "127." $host) (eq $host "::1") }}{{ fail (printf "config.http.host is %s, which the Service and the probes cannot reach; remove it" $host) }}{{ end -}}
+{{- if or (hasPrefix "127." $host) (has (lower $host) (list "localhost" "::1" "0:0:0:0:0:0:0:1")) }}{{ fail (printf "config.http.host is %s, which the Service and the probes cannot reach; remove it" $host) }}{{ end -}}
 {{- if ($config.http).unix_socket }}{{ fail "config.http.unix_socket excludes the port that the Service and the probes use; remove it" }}{{ end -}}
 {{- toYaml $config -}}
 {{- end }}

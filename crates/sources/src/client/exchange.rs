@@ -248,7 +248,9 @@ impl Client {
             // Each request has a connection of its own.
             Link::Http(_) => return,
         };
-        if limit < self.options.request_timeout || !self.shared.may_hang(limit) {
+        // Users take their time, and a server may do nothing else meanwhile.
+        let is_asking = self.shared.is_asking(None);
+        if limit < self.options.request_timeout || is_asking || !self.shared.may_hang(limit) {
             return;
         }
         let Ok(expected) = self.shared.expect(None) else {

@@ -11,7 +11,7 @@ use url::Url;
 use super::config::{HttpSourceConfig, HttpToolConfig};
 use super::headers::{fixed_headers, forwarded, header_name};
 use crate::net::OutgoingRequest;
-use crate::source::response::{essence, is_json};
+use crate::source::response::{essence, is_json, is_xml};
 use crate::source::template::{EscapeContext, Template, TemplateError, check_braces};
 
 /// A request with placeholders.
@@ -324,22 +324,39 @@ fn body(
         let read =
             |place| Template::new(text, place, names).map_err(|problem| format!("body: {problem}"));
         let essence = essence(kind);
-        let is_xml =
-            essence.ends_with("+xml") || matches!(&*essence, "application/xml" | "text/xml");
+        if is_xml(&essence) && escapes_in_cdata(text) {
+            return Err("body: values are escaped, which CDATA does not undo; remove <![CDATA[ and ]]> around them, or insert them unescaped with the filter safe".to_owned());
+        }
         return Ok(match is_json(&essence) {
             true if text.contains("{{") => Body::JsonText(value, read(EscapeContext::Json)?),
             true => Body::Text(value, read(EscapeContext::Json)?),
-            false if is_xml => Body::Text(value, read(EscapeContext::Xml)?),
+            false if is_xml(&essence) => Body::Text(value, read(EscapeContext::Xml)?),
             false => Body::Text(value, read(EscapeContext::Text)?),
         });
     }
     Ok(Body::Form(form))
 }
 
-/// Rejects a body that is sent as JSON by a header and in which values are not inserted as JSON.
+/// Returns true if an XML text has a placeholder in a CDATA section whose value would be escaped.
+fn escapes_in_cdata(text: &str) -> bool {
+    text.split("<![CDATA[").skip(1).any(|section| {
+        let section = section.split("]]>").next().unwrap_or_default();
+        let mut placeholders = section.split("{{").skip(1);
+        placeholders.any(|rest| {
+            let expression = rest.split("}}").next().unwrap_or_default();
+            !expression.contains("safe")
+        })
+    })
+}
+
+/// Rejects a body that is sent as JSON or XML by a header and in which values are not inserted as such.
 fn check_encoding(config: &HttpToolConfig, fixed: &HeaderMap) -> Result<(), String> {
-    let names_json = |kind: &str| is_json(&essence(kind));
-    let is_encoded = config.content_type.as_deref().is_some_and(names_json);
+    let syntax = |kind: &str| match essence(kind) {
+        kind if is_json(&kind) => Some("JSON"),
+        kind if is_xml(&kind) => Some("XML"),
+        _ => None,
+    };
+    let is_encoded = config.content_type.as_deref().and_then(syntax).is_some();
     let has_values = config.body.as_ref().is_some_and(|body| body.contains("{{"));
     if !has_values || is_encoded {
         return Ok(());
@@ -350,12 +367,16 @@ fn check_encoding(config: &HttpToolConfig, fixed: &HeaderMap) -> Result<(), Stri
         Some((_, kind)) => kind.as_str(),
         None => fixed.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()),
     };
-    match sent.is_some_and(names_json) {
-        true => Err(
+    match sent.and_then(syntax) {
+        Some("XML") => Err(
+            "body: it is sent as XML because of the header content-type, but values are inserted as plain text, so that one could add elements; set content_type instead of the header, which escapes each value"
+                .to_owned(),
+        ),
+        Some(_) => Err(
             "body: it is sent as JSON because of the header content-type, but values are inserted as plain text, so that one could add members; set content_type to application/json, which inserts each value as JSON with its quotes"
                 .to_owned(),
         ),
-        false => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -480,6 +480,14 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             json!({"method": "POST", "arguments": {"a": {}}, "body": "{\"a\": \"{{ a }}\"}", "headers": {"Content-Type": "application/json; charset=utf-8"}}),
             "set content_type to application/json",
         ),
+        (
+            json!({"method": "POST", "arguments": {"a": {}}, "body": "<a>{{ a }}</a>", "headers": {"Content-Type": "text/xml"}}),
+            "set content_type instead of the header",
+        ),
+        (
+            json!({"method": "POST", "arguments": {"a": {}}, "content_type": "text/xml", "body": "<a><![CDATA[{{ a | safe }}, {{ a }}]]></a>"}),
+            "CDATA does not undo",
+        ),
         (json!({"method": "G E T"}), "method"),
         (json!({"method": "CONNECT"}), "not for calling"),
         (json!({"headers": {"host": "x"}}), "by the client itself"),

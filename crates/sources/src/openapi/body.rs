@@ -34,7 +34,7 @@ fn is_characters(essence: &str) -> bool {
 ///
 /// # Errors
 ///
-/// A reference cannot be resolved.
+/// A reference cannot be resolved, or the body cannot be described.
 pub(super) fn body(
     document: &Document,
     copier: &mut SchemaInliner<'_>,
@@ -55,6 +55,11 @@ pub(super) fn body(
     }
     if essence.starts_with("multipart/") {
         let schema = flattened(document, schema)?;
+        if !matches!(text(&schema, "type"), "" | "object") {
+            return Err(format!(
+                "its body is {essence} but not an object, so its parts have no names"
+            ));
+        }
         let fields = form::fields(document, media, &schema)?;
         let copied = copier.copy(&schema)?;
         let described = form::with_files(document, &schema, copied, &fields)?;

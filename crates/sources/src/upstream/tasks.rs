@@ -226,7 +226,15 @@ struct OpenQuestions {
 impl OpenQuestions {
     /// Passes on the new ones of a task's requests, and drops those that the task does not wait for any more.
     fn update(&mut self, requests: Map<String, Value>, relay: &Relay) -> Result<(), ClientError> {
-        self.open.retain(|(name, _)| requests.contains_key(name));
+        let known = &mut self.known;
+        self.open.retain(|(name, _)| {
+            let is_open = requests.contains_key(name);
+            if !is_open {
+                // It is passed on again if the task has it again.
+                known.remove(name);
+            }
+            is_open
+        });
         self.answers.retain(|name, _| requests.contains_key(name));
         for (name, request) in requests {
             if !self.known.insert(name.clone()) {

@@ -151,8 +151,11 @@ const PAUSE: Backoff = Backoff {
     max: Duration::from_secs(2),
 };
 
-/// A call that has begun. One that is given up counts as failed if it had its time. Otherwise its caller has left, and it
-/// says nothing about the server.
+/// A server that has not responded for so long counts as failed when the caller leaves.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// A call that has begun. One that is given up counts as failed if the server had time to respond. Otherwise its caller has
+/// left early, which says nothing about the server.
 struct Call<'r> {
     redis: Option<&'r Redis>,
     began: Instant,
@@ -182,7 +185,7 @@ impl Drop for Call<'_> {
             return;
         };
         let now = Instant::now();
-        if now < self.began + redis.within {
+        if now < self.began + redis.within.min(SILENCE) {
             redis.breaker().abandoned(now);
             return;
         }
@@ -417,7 +420,7 @@ mod tests {
         }
         for _ in 0..FAILURES_MAX {
             let call = redis.begin().expect("admitted");
-            tokio::time::advance(redis.within).await;
+            tokio::time::advance(redis.within.min(SILENCE)).await;
             drop(call);
         }
         assert!(redis.begin().is_err());

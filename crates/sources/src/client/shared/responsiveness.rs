@@ -44,7 +44,7 @@ impl Shared {
             expected.response().await
         };
         let responds = timeout(RESPONDS, asked).await.is_ok();
-        if responds || heard != self.heard.load(Ordering::Relaxed) {
+        if responds || self.is_asking(None) || heard != self.heard.load(Ordering::Relaxed) {
             return false;
         }
         self.close(&ClientError::Gone(
