@@ -234,11 +234,16 @@ fn raise_open_files(needed: usize) -> Option<usize> {
             ..before
         };
         match setrlimit(Resource::Nofile, limit) {
-            Ok(()) => tracing::debug!(
-                from = before.current,
-                to = raised,
-                "the soft limit of open files was raised"
-            ),
+            Ok(()) => {
+                if let Some(soft) = before.current {
+                    crate::net::keep_open_file_limit(soft);
+                }
+                tracing::debug!(
+                    from = before.current,
+                    to = raised,
+                    "the soft limit of open files was raised"
+                );
+            }
             Err(error) => tracing::debug!(%error, "the soft limit of open files cannot be raised"),
         }
     }

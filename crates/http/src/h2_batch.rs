@@ -122,14 +122,17 @@ fn begin(
                 let mut is_continued = false;
                 let response = poll_fn(|cx| match Pin::new(&mut request).poll(cx) {
                     Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
-                    Poll::Pending => {
-                        if !is_continued && request.is_to_be_continued() {
-                            is_continued = true;
-                            ask_for_body(&mut respond);
+                    // A stream reset by the client stops the wait.
+                    Poll::Pending => match respond.poll_reset(cx) {
+                        Poll::Ready(_) => Poll::Ready(None),
+                        Poll::Pending => {
+                            if !is_continued && request.is_to_be_continued() {
+                                is_continued = true;
+                                ask_for_body(&mut respond);
+                            }
+                            Poll::Pending
                         }
-                        // A stream reset by the client stops the wait.
-                        respond.poll_reset(cx).map(|_| None)
-                    }
+                    },
                 });
                 if let Some(response) = response.await
                     && let Some(sending) =
@@ -147,7 +150,7 @@ fn begin(
 fn ask_for_body(respond: &mut SendResponse<Bytes>) {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::CONTINUE;
-    // An error means that the client has reset the stream.
+    // An error means that the connection has ended.
     let _ = respond.send_informational(response);
 }
 

@@ -145,7 +145,8 @@ impl Conversation {
         let position = match message.get("id") {
             Some(id) => self.asked.iter().position(|asked| asked.id == *id),
             // Such as that of a session that is not known. The answers on a connection keep the order of the requests.
-            None => (!self.asked.is_empty()).then_some(0),
+            None if message["error"]["code"] == 404 => (!self.asked.is_empty()).then_some(0),
+            None => None,
         };
         let asked = position.map(|position| self.asked.remove(position));
         let Some(result) = result else {

@@ -221,11 +221,20 @@ fn limit(command: &mut Command, limits: Limits) {
         (Resource::Nofile, limits.open_files),
     ];
     let before = rustix::process::getpid();
+    let soft = super::open_files::open_file_limit().filter(|_| limits.open_files == 0);
     let set = move || {
         for (resource, most) in wanted {
             if most > 0 {
                 lower(resource, most)?;
             }
+        }
+        if let Some(soft) = soft {
+            let now = rustix::process::getrlimit(Resource::Nofile);
+            let limit = Rlimit {
+                current: Some(soft),
+                ..now
+            };
+            rustix::process::setrlimit(Resource::Nofile, limit)?;
         }
         // Core dumps could contain secrets.
         lower(Resource::Core, 0)?;

@@ -27,6 +27,7 @@ mod decompress;
 mod pinned_client;
 mod memory_budget;
 mod name_patterns;
+mod open_files;
 mod peer;
 #[cfg(feature = "egress")]
 mod pools;
@@ -57,6 +58,7 @@ pub use error::{Cause, FetchError, Phase};
 pub use guard::{EgressConfig, Guard, HostRuleError};
 pub use memory_budget::MemoryBudget;
 pub use name_patterns::{NamePatterns, PatternError};
+pub use open_files::keep_open_file_limit;
 pub use peer::Peer;
 #[cfg(feature = "egress")]
 pub use pinned_client::PinnedClient;

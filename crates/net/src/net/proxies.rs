@@ -1,9 +1,11 @@
 //! Proxies in front of the server, whose word about a request counts.
 
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use foldhash::fast::RandomState;
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
@@ -44,7 +46,7 @@ impl TrustedProxies {
     /// only while they are trusted. Entries further left may be forged. If both headers are present and disagree, both
     /// are ignored, since one may be forged.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        self.client_by(peer, headers, &ForwardedHeadersSeen::default())
+        self.behind_proxy(peer, headers, None)
     }
 
     /// Same as [`client`](Self::client), but if both headers disagree, the one counts that the proxies write, as far as
@@ -56,26 +58,41 @@ impl TrustedProxies {
         headers: &HeaderMap,
         seen: &ForwardedHeadersSeen,
     ) -> IpAddr {
+        self.behind_proxy(peer, headers, Some(seen))
+    }
+
+    fn behind_proxy(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+        seen: Option<&ForwardedHeadersSeen>,
+    ) -> IpAddr {
         if !self.contains(peer) {
             return peer;
         }
         let one = self.behind(peer, &x_forwarded_for(headers));
         let other = self.behind(peer, &forwarded_for(headers));
         match (one, other) {
-            (Some(one), Some(other)) if one != other => match seen.alone() {
-                (true, false) => one,
-                (false, true) => other,
-                _ => {
-                    warn_of_disagreement(peer);
-                    peer
+            (Some(one), Some(other)) if one != other => {
+                match seen.map_or(0, |seen| seen.alone(peer)) {
+                    X_ALONE => one,
+                    FORWARDED_ALONE => other,
+                    _ => {
+                        warn_of_disagreement(peer);
+                        peer
+                    }
                 }
-            },
+            }
             (Some(one), None) => {
-                set(&seen.x_forwarded_for);
+                if let Some(seen) = seen {
+                    seen.note(peer, X_ALONE);
+                }
                 one
             }
             (None, Some(other)) => {
-                set(&seen.forwarded);
+                if let Some(seen) = seen {
+                    seen.note(peer, FORWARDED_ALONE);
+                }
                 other
             }
             (one, _) => one.unwrap_or(peer),
@@ -107,28 +124,64 @@ impl TrustedProxies {
     }
 }
 
-/// Headers with client addresses that trusted proxies have sent without the other one.
+const X_ALONE: u64 = 1;
+const FORWARDED_ALONE: u64 = 2;
+const FLAGS: u64 = X_ALONE | FORWARDED_ALONE;
+
+/// Headers with client addresses that each trusted proxy has sent without the other one.
 ///
-/// A proxy writes its header into each request. A request without a header therefore proves that the proxies do not write it,
+/// A proxy writes its header into each request. A request without a header therefore proves that this proxy does not write it,
 /// and that clients have written it where it is present.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ForwardedHeadersSeen {
-    x_forwarded_for: AtomicBool,
-    forwarded: AtomicBool,
+    /// Hash of a proxy's address, with its flags in the lowest bits. A proxy can displace another, of which nothing is known
+    /// then.
+    proxies: Box<[AtomicU64; 256]>,
+    hashes: RandomState,
 }
 
-impl ForwardedHeadersSeen {
-    /// Returns whether `X-Forwarded-For` and `Forwarded` have been seen alone. If both have, the proxies differ.
-    fn alone(&self) -> (bool, bool) {
-        let [one, other] = [&self.x_forwarded_for, &self.forwarded];
-        (one.load(Relaxed), other.load(Relaxed))
+impl Default for ForwardedHeadersSeen {
+    fn default() -> Self {
+        Self {
+            proxies: Box::new([const { AtomicU64::new(0) }; 256]),
+            hashes: RandomState::default(),
+        }
     }
 }
 
-/// Sets a flag that all threads read with each request, and that is mostly set.
-fn set(flag: &AtomicBool) {
-    if !flag.load(Relaxed) {
-        flag.store(true, Relaxed);
+impl ForwardedHeadersSeen {
+    /// Returns the headers that a proxy has sent alone. If it has sent both so, several proxies share its address.
+    fn alone(&self, proxy: IpAddr) -> u64 {
+        let (place, hash) = self.place(proxy);
+        let known = place.load(Relaxed);
+        if known & !FLAGS == hash {
+            known & FLAGS
+        } else {
+            0
+        }
+    }
+
+    /// Notes a header that came alone. Mostly it is known, so that threads only read.
+    fn note(&self, proxy: IpAddr, header: u64) {
+        let (place, hash) = self.place(proxy);
+        let known = place.load(Relaxed);
+        let flags = if known & !FLAGS == hash {
+            known & FLAGS
+        } else {
+            0
+        };
+        let noted = hash | flags | header;
+        if noted != known {
+            let _ = place.compare_exchange(known, noted, Relaxed, Relaxed);
+        }
+    }
+
+    fn place(&self, proxy: IpAddr) -> (&AtomicU64, u64) {
+        let hash = self.hashes.hash_one(proxy);
+        (
+            &self.proxies[usize::from(hash.to_be_bytes()[0])],
+            hash & !FLAGS,
+        )
     }
 }
 
@@ -320,14 +373,15 @@ mod tests {
     fn the_header_that_the_proxies_write_counts_if_another_is_forged() {
         let trusted = proxies("10.0.0.0/8").expect("networks");
         let seen = ForwardedHeadersSeen::default();
-        let client = |x: Option<&'static str>, forwarded: Option<&'static str>| {
+        let client_of = |proxy: u8, x: Option<&'static str>, forwarded: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             let value = http::HeaderValue::from_static;
             headers.extend(x.map(|x| (X_FORWARDED_FOR, value(x))));
             headers.extend(forwarded.map(|forwarded| (FORWARDED, value(forwarded))));
-            let peer = IpAddr::from([10, 0, 0, 1]);
+            let peer = IpAddr::from([10, 0, 0, proxy]);
             trusted.client_by(peer, &headers, &seen).to_string()
         };
+        let client = |x, forwarded| client_of(1, x, forwarded);
         let (real, forged) = (Some("198.51.100.1"), Some("for=203.0.113.9"));
         assert_eq!(client(real, forged), "10.0.0.1", "either may be forged");
         // Probes of the proxy itself prove nothing.
@@ -335,7 +389,8 @@ mod tests {
         assert_eq!(client(real, forged), "10.0.0.1");
         assert_eq!(client(Some("198.51.100.2"), None), "198.51.100.2");
         assert_eq!(client(real, forged), "198.51.100.1");
-        // Proxies that write different headers.
+        assert_eq!(client_of(2, real, forged), "10.0.0.2", "another proxy");
+        // Proxies with one address that write different headers.
         assert_eq!(client(None, forged), "203.0.113.9");
         assert_eq!(client(real, forged), "10.0.0.1");
     }

@@ -68,10 +68,17 @@ impl<T> Reread<T> {
             None => None,
         };
         // Before the files are read, so that a change meanwhile is noticed.
-        let stamps = stamps();
+        let mut stamps = stamps();
         let value = match before {
-            Some((value, same)) if same == stamps => value,
-            Some((value, _)) => read().map_or(value, Arc::new),
+            Some((value, old)) if old == stamps => value,
+            Some((value, old)) => read().map_or_else(
+                |_| {
+                    // The change is read at the next look.
+                    stamps = old;
+                    value
+                },
+                Arc::new,
+            ),
             None => Arc::new(read()?),
         };
         *known = Some(Known {
