@@ -49,7 +49,7 @@ impl TrustedProxies {
         self.behind_proxy(peer, headers, None)
     }
 
-    /// Same as [`client`](Self::client), but if both headers disagree, the one counts that the proxies write, as far as
+    /// Same as [`client`](Self::client), but if both headers disagree, the one counts that the proxy writes, as far as
     /// earlier requests tell.
     #[doc(hidden)]
     pub fn client_by(
