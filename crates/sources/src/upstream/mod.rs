@@ -325,7 +325,7 @@ impl Upstreams {
             .iter()
             .filter_map(|found| match found.is_hidden {
                 true => {
-                    proxy_items::reserve(found, &mut names);
+                    proxy_items::reserve(found, &mut names, &self.keys);
                     None
                 }
                 false => Some(proxy_items::add(
