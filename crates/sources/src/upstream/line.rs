@@ -44,11 +44,14 @@ impl Connected {
     }
 }
 
+/// The last attempt to connect that failed: its end, and its error.
+pub(super) type LastFailure = Option<(Instant, ClientError)>;
+
 /// Place of one connection, which is made on first use and again after it was lost.
 pub(super) struct Line {
     current: ArcSwapOption<Connected>,
-    /// Held while the connection is made; the last attempt that failed, with its end.
-    pub(super) connecting: Mutex<Option<(Instant, ClientError)>>,
+    /// Held while the connection is made.
+    pub(super) connecting: Arc<Mutex<LastFailure>>,
     /// Whose connection it is; `None` for all callers.
     pub(super) identity: Option<Arc<CallerIdentity>>,
     pub(super) usage: Usage,
@@ -58,7 +61,7 @@ impl Line {
     pub(super) fn new(identity: Option<Arc<CallerIdentity>>) -> Self {
         Self {
             current: ArcSwapOption::empty(),
-            connecting: Mutex::default(),
+            connecting: Arc::default(),
             identity,
             usage: Usage::new(Instant::now()),
         }
