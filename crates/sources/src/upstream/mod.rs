@@ -7,6 +7,7 @@
 mod discovery;
 mod fingerprint;
 mod call_error;
+mod caller_key;
 mod config;
 mod connection;
 mod line;

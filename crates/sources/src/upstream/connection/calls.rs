@@ -78,9 +78,12 @@ impl Upstream {
                 .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
         };
         let upkeep = Arc::clone(&self.upkeep);
-        let events: Arc<dyn Events> = match line.identity.is_none() {
-            true => upkeep,
-            false => Arc::new(CallerEvents(upkeep)),
+        let events: Arc<dyn Events> = match &line.identity {
+            None => upkeep,
+            Some(identity) => Arc::new(CallerEvents {
+                upkeep,
+                caller: identity.key(),
+            }),
         };
         Options {
             name: self.name.clone(),
