@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use memchr::memmem::Finder;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
 use crate::net::FetchedResponse;
+use crate::telemetry::is_named_like_a_secret;
 
 /// Minimum length of a secret to redact, in bytes. Shorter ones would match unrelated text.
 const SECRET_MIN_BYTES: usize = 8;
@@ -23,13 +24,22 @@ pub(super) fn conceal<'s>(
     secrets: impl IntoIterator<Item = Cow<'s, str>>,
     answer: &mut FetchedResponse,
 ) {
-    for secret in secrets {
-        if secret.len() < SECRET_MIN_BYTES {
-            continue;
+    for form in all_forms(secrets) {
+        let secret = Finder::new(&form);
+        if secret.find(&answer.body).is_some() {
+            answer.body = without(&answer.body, &secret).into();
         }
-        for form in forms(&secret) {
-            take_out(&Finder::new(&form), answer);
-        }
+        take_out(&secret, &mut answer.headers);
+    }
+}
+
+/// Redacts secrets in the headers of a response, as [`conceal`] does.
+pub(super) fn conceal_in_headers<'s>(
+    secrets: impl IntoIterator<Item = Cow<'s, str>>,
+    headers: &mut HeaderMap,
+) {
+    for form in all_forms(secrets) {
+        take_out(&Finder::new(&form), headers);
     }
 }
 
@@ -52,11 +62,37 @@ pub(super) fn secrets_in(value: Option<&HeaderValue>) -> Vec<Cow<'_, str>> {
         .collect()
 }
 
-/// Returns the secrets of a request: its sensitive headers, and the values in the query of its URL.
+/// Returns the secrets of a request that are known by their names: sensitive headers, and values in the query of its URL.
+/// Other configured values, such as the name of a tenant, can be in any text.
 pub(super) fn secrets_of(headers: &HeaderMap, url: &Url) -> Vec<String> {
-    let headers = headers.values().filter(|value| value.is_sensitive());
-    let headers = headers.flat_map(|value| secrets_in(Some(value)));
-    let query = url.query_pairs().map(|(_, value)| value.into_owned());
+    let headers = headers
+        .iter()
+        .filter(|(name, value)| value.is_sensitive() && is_named_like_a_secret(name.as_str()));
+    let headers = headers.flat_map(|(_, value)| secrets_in(Some(value)));
+    // Many APIs take their API key in a parameter of this name.
+    let is_secret = |name: &str| is_named_like_a_secret(name) || name.eq_ignore_ascii_case("key");
+    let query = url.query_pairs().filter(|(name, _)| is_secret(name));
+    let query = query.map(|(_, value)| value.into_owned());
+    headers.map(Cow::into_owned).chain(query).collect()
+}
+
+/// Returns the secrets that credentials have added to a prepared request: sensitive headers, and values in the query of
+/// its URL.
+pub(super) fn added_secrets(
+    (prepared, prepared_url): (&HeaderMap, &Url),
+    (headers, url): (&HeaderMap, &Url),
+) -> Vec<String> {
+    let is_new = |name: &HeaderName, value: &HeaderValue| {
+        prepared.get_all(name).iter().all(|known| known != value)
+    };
+    let headers = headers
+        .iter()
+        .filter(|(name, value)| value.is_sensitive() && is_new(name, value));
+    let headers = headers.flat_map(|(_, value)| secrets_in(Some(value)));
+    let query = url
+        .query_pairs()
+        .filter(|pair| prepared_url.query_pairs().all(|known| known != *pair));
+    let query = query.map(|(_, value)| value.into_owned());
     headers.map(Cow::into_owned).chain(query).collect()
 }
 
@@ -68,6 +104,13 @@ pub(super) fn bare(value: Option<&HeaderValue>) -> &str {
         .iter()
         .find_map(|kind| text.strip_prefix(kind));
     bare.unwrap_or(text)
+}
+
+/// Returns the encodings of the secrets, without those below the minimum length.
+fn all_forms<'s>(secrets: impl IntoIterator<Item = Cow<'s, str>>) -> impl Iterator<Item = String> {
+    let secrets = secrets.into_iter();
+    let secrets = secrets.filter(|secret| SECRET_MIN_BYTES <= secret.len());
+    secrets.flat_map(|secret| forms(&secret))
 }
 
 /// Returns the encodings in which a secret can appear, longest first.
@@ -105,11 +148,8 @@ fn with_lower_case_digits(form: &str) -> String {
     all
 }
 
-fn take_out(secret: &Finder<'_>, answer: &mut FetchedResponse) {
-    if secret.find(&answer.body).is_some() {
-        answer.body = without(&answer.body, secret).into();
-    }
-    for value in answer.headers.values_mut() {
+fn take_out(secret: &Finder<'_>, headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
         if secret.find(value.as_bytes()).is_some()
             && let Ok(clean) = HeaderValue::from_bytes(&without(value.as_bytes(), secret))
         {
@@ -149,16 +189,67 @@ mod tests {
         assert_eq!(super::forms("abcdefgh"), ["abcdefgh"]);
     }
 
+    fn sensitive(text: &'static str) -> HeaderValue {
+        let mut value = HeaderValue::from_static(text);
+        value.set_sensitive(true);
+        value
+    }
+
+    fn url(text: &str) -> Url {
+        text.parse().expect("a URL")
+    }
+
     #[test]
-    fn secrets_of_a_request_are_its_sensitive_headers_and_its_query() {
+    fn secrets_of_a_request_are_known_by_their_names() {
         let mut headers = HeaderMap::new();
-        let mut token = HeaderValue::from_static("Bearer canary-of-the-api");
-        token.set_sensitive(true);
-        headers.insert("authorization", token);
+        headers.insert("authorization", sensitive("Bearer canary-of-the-api"));
+        headers.insert("x-api-key", sensitive("canary-as-a-key"));
+        headers.insert("x-tenant", sensitive("production"));
+        headers.insert("mcp-protocol-version", sensitive("2026-07-28"));
         headers.insert("accept", HeaderValue::from_static("application/json"));
-        let url = "https://a.example/mcp?key=canary%20in%20the%20query";
-        let secrets = secrets_of(&headers, &url.parse().expect("a URL"));
-        assert_eq!(secrets, ["canary-of-the-api", "canary in the query"]);
+        let url = url(
+            "https://a.example/mcp?key=canary%20in%20the%20query&version=2025-06-18&access_token=canary-token",
+        );
+        let mut secrets = secrets_of(&headers, &url);
+        secrets.sort();
+        assert_eq!(
+            secrets,
+            [
+                "canary in the query",
+                "canary-as-a-key",
+                "canary-of-the-api",
+                "canary-token",
+            ]
+        );
+    }
+
+    #[test]
+    fn secrets_that_credentials_have_added_have_any_name() {
+        let prepared_url = url("https://a.example/mcp?version=2025-06-18");
+        let mut prepared = HeaderMap::new();
+        prepared.insert("x-tenant", sensitive("production"));
+        prepared.insert("x-login", sensitive("canary-of-a-former-login"));
+        let mut headers = prepared.clone();
+        headers.insert("x-login", sensitive("canary-of-the-login"));
+        headers.insert("x-user", HeaderValue::from_static("ada@example.com"));
+        let url = url("https://a.example/mcp?version=2025-06-18&k=canary-in-the-query");
+        let added = added_secrets((&prepared, &prepared_url), (&headers, &url));
+        assert_eq!(added, ["canary-of-the-login", "canary-in-the-query"]);
+    }
+
+    #[test]
+    fn secrets_are_redacted_in_headers_alone_too() {
+        let mut headers = HeaderMap::new();
+        let challenge = r#"Bearer error="invalid_token", error_description="canary/token""#;
+        headers.insert("www-authenticate", HeaderValue::from_static(challenge));
+        headers.insert("retry-after", HeaderValue::from_static("5"));
+        let secrets = ["canary/token", "5"].map(Cow::from);
+        conceal_in_headers(secrets, &mut headers);
+        assert_eq!(
+            headers["www-authenticate"],
+            r#"Bearer error="invalid_token", error_description="***""#
+        );
+        assert_eq!(headers["retry-after"], "5", "too short");
     }
 
     #[test]

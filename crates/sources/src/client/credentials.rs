@@ -1,19 +1,15 @@
 //! Renewable credentials for servers reached over HTTP.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
-use url::Url;
 
 use super::ClientError;
-use crate::net::{
-    Client as HttpClient, FetchedResponse, OutgoingRequest, PinnedClient, StreamingResponse,
-};
-use crate::source::redact::{conceal, secrets_of};
+use crate::net::{Client as HttpClient, OutgoingRequest, PinnedClient, StreamingResponse};
+use crate::source::redact::added_secrets;
 
 /// Adds credentials to requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
@@ -41,16 +37,6 @@ pub trait Credentials: fmt::Debug + Send + Sync {
         request: &'r OutgoingRequest,
         response: &'r HeaderMap,
     ) -> BoxFuture<'r, bool>;
-}
-
-/// Redacts in an error response what was sent: the secrets of the prepared headers, of the URL, and of the credentials.
-pub(super) fn conceal_sent(
-    response: &mut FetchedResponse,
-    (headers, url): (&HeaderMap, &Url),
-    secrets: Vec<String>,
-) {
-    let own = secrets_of(headers, url).into_iter();
-    conceal(own.chain(secrets).map(Cow::from), response);
 }
 
 /// Sends requests with credentials.
@@ -110,7 +96,7 @@ impl Sender {
         }
         let secrets = match answer.status.is_success() {
             true => Vec::new(),
-            false => secrets_of(&sent.headers, &sent.url),
+            false => added_secrets((&headers, lane.url()), (&sent.headers, &sent.url)),
         };
         Ok((answer, secrets))
     }

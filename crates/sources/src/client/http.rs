@@ -2,6 +2,7 @@
 
 mod subscription;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::challenge::insufficient_scope;
-use super::credentials::{Sender, conceal_sent};
+use super::credentials::Sender;
 use super::error::beginning;
 use super::lifecycle::{self};
 use super::shared::{Send1, Shared};
@@ -25,6 +26,7 @@ use crate::net::{
     StreamingResponse,
 };
 use crate::protocol::Revision;
+use crate::source::redact::{conceal, conceal_in_headers, secrets_of};
 pub(super) use subscription::Subscription;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -149,8 +151,12 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let headers = self.headers_of(&about);
-        let (answer, secrets) = self.client.post(&self.lane, headers, message).await?;
-        let answer = answer.max_body(self.message_bytes);
+        let (answer, mut secrets) = self.client.post(&self.lane, headers, message).await?;
+        let mut answer = answer.max_body(self.message_bytes);
+        if !answer.status.is_success() {
+            secrets.extend(secrets_of(&self.session.load().headers, self.lane.url()));
+            conceal_in_headers(secrets.iter().map(Cow::from), &mut answer.headers);
+        }
         if about.method == "initialize"
             && answer.status.is_success()
             && let Some(session) = answer.headers.get(&SESSION)
@@ -211,6 +217,7 @@ impl Link {
         Ok(())
     }
 
+    /// Takes the response to a message. `secrets` are those that an error response may echo.
     async fn take(
         self: &Arc<Self>,
         (answer, secrets): (StreamingResponse, Vec<String>),
@@ -247,13 +254,8 @@ impl Link {
         }
         let had_session = self.has_session();
         let mut read = answer.read().await?;
-        if !status.is_success() {
-            conceal_sent(
-                &mut read,
-                (&self.session.load().headers, self.lane.url()),
-                secrets,
-            );
-        }
+        // A successful response is not changed: there are no secrets then.
+        conceal(secrets.into_iter().map(Cow::from), &mut read);
         if let Ok(messages) = wire::read(&read.body) {
             let mut answered = false;
             for mut message in messages {

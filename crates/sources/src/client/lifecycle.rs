@@ -193,7 +193,7 @@ fn is_about_something_else(status: u16) -> bool {
 }
 
 /// Returns true for an error that a proxy, or a server that restarts or is overloaded, responds with for a while.
-pub(super) fn is_temporary(error: &RpcError) -> bool {
+pub(crate) fn is_temporary(error: &RpcError) -> bool {
     error
         .status
         .is_some_and(|status| status == 500 || is_about_something_else(status))

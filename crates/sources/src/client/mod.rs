@@ -45,6 +45,7 @@ pub use credentials::Credentials;
 pub use error::ClientError;
 use http::{HeaderInfo, Subscription};
 use lifecycle::Discovered;
+pub(crate) use lifecycle::is_temporary;
 pub use lifecycle::{Lifecycle, LifecycleCache};
 pub use listener::{Events, Listener};
 pub use pages::ListBudget;

@@ -209,7 +209,7 @@ pub struct RpcError {
     pub data: Option<Value>,
     /// HTTP status of the response that carried the error, if not a success.
     #[serde(skip)]
-    pub(super) status: Option<u16>,
+    pub(crate) status: Option<u16>,
 }
 
 impl RpcError {

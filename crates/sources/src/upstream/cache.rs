@@ -11,11 +11,12 @@ use serde_json::Value;
 
 use super::config::OnChange;
 use crate::catalog::SKILLS_EXTENSION;
-use crate::client::{Client, ClientError, ListBudget};
+use crate::client::{Client, ClientError, ListBudget, RpcError, is_temporary};
 use crate::protocol::canonical;
 use crate::seal::random_bytes;
 
 const METHOD_NOT_FOUND: i64 = -32601;
+const INTERNAL: i64 = -32603;
 
 /// Items of a server, entry by entry as received.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -92,12 +93,20 @@ async fn ask_for(
     budget: &mut ListBudget,
 ) -> Result<Vec<Value>, ClientError> {
     match client.list_within(method, member, budget).await {
-        Err(ClientError::Rpc(error)) if error.code == METHOD_NOT_FOUND || !is_declared => {
+        Err(ClientError::Rpc(error)) if has_no_list(&error, is_declared) => {
             tracing::debug!(method, %error, "a server does not have a list that it declares or announces");
             Ok(Vec::new())
         }
         found => found,
     }
+}
+
+/// Returns true if the error means that the server does not have the list. Servers reject a list that they do not declare
+/// with various errors.
+fn has_no_list(error: &RpcError, is_declared: bool) -> bool {
+    // With this error, the list may be there at the next request.
+    let may_pass = error.code == INTERNAL || is_temporary(error);
+    error.code == METHOD_NOT_FOUND || !is_declared && !may_pass
 }
 
 /// Quarantines all tools: their pins cannot be read, so changes cannot be detected.
@@ -314,6 +323,24 @@ mod tests {
                 json!({"name": "b"}),
             ],
             ..Listing::default()
+        }
+    }
+
+    #[test]
+    fn only_a_lasting_error_of_an_undeclared_list_shows_that_it_is_not_there() {
+        let has_no_list = |code, status, is_declared| {
+            let mut error = RpcError::new(code, "no");
+            error.status = status;
+            has_no_list(&error, is_declared)
+        };
+        assert!(has_no_list(METHOD_NOT_FOUND, None, true));
+        assert!(has_no_list(METHOD_NOT_FOUND, None, false));
+        for (code, status) in [(-32602, None), (-32000, None), (-32600, Some(400))] {
+            assert!(has_no_list(code, status, false), "{code} {status:?}");
+            assert!(!has_no_list(code, status, true), "{code} {status:?}");
+        }
+        for (code, status) in [(INTERNAL, None), (-32000, Some(503)), (-32000, Some(429))] {
+            assert!(!has_no_list(code, status, false), "{code} {status:?}");
         }
     }
 

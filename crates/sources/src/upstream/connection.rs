@@ -116,7 +116,7 @@ impl Upstream {
             hidden: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             problem: ArcSwapOption::empty(),
-            upkeep: Arc::new(Maintenance::of(name)),
+            upkeep: Arc::new(Maintenance::of(name, is_per_caller)),
             background,
             peer: Arc::new(Peer::new(&target)),
             name: name.to_owned(),

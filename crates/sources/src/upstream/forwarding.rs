@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::maintenance::Maintenance;
-use super::visits::Visits;
 use crate::catalog::{
     CallContext, ClientRequestError, Elicited, Form, LogLevel, PassthroughSample,
     REQUEST_NAME_MAX_BYTES, StepError, UI_EXTENSION, UI_MIME_TYPE, send_named,
@@ -153,7 +152,7 @@ impl Relay {
         Box::pin(async move {
             let params = params.as_deref().map_or("{}", RawValue::get);
             match method.as_str() {
-                "elicitation/create" => elicit(&context, &upkeep.visits, name, params).await,
+                "elicitation/create" => elicit(&context, &upkeep, name, params).await,
                 "sampling/createMessage" => {
                     let params = serde_json::from_str(params).map_err(invalid)?;
                     let mut request = PassthroughSample::new(&context.replay, params);
@@ -215,7 +214,7 @@ fn asks_for_input(result: &RawValue) -> bool {
 
 async fn elicit(
     context: &CallContext,
-    visits: &Visits,
+    upkeep: &Maintenance,
     name: Option<String>,
     params: &str,
 ) -> Result<Value, RpcError> {
@@ -239,7 +238,7 @@ async fn elicit(
             }
             let id = asked.elicitation_id.as_str();
             if let (Some(id), Some(elicitation)) = (id, request.elicitation()) {
-                visits.begin(id, elicitation);
+                upkeep.begin_visit(&context.principal, id, elicitation);
             }
             request.await.map_err(rpc_error)?.map(|()| None)
         }

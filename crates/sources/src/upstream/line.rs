@@ -16,12 +16,12 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::call_error::CallError;
+use super::caller_key::CallerKey;
 use super::instrumented::Session;
 use super::usage::Usage;
 use crate::auth::Principal;
 use crate::client::{self, Client, ClientError};
 use crate::net::OutgoingRequest;
-use crate::seal::digest;
 use crate::source::credentials::{CredentialError, Credentials};
 use crate::source::identity::Forward;
 
@@ -44,11 +44,14 @@ impl Connected {
     }
 }
 
+/// The last attempt to connect that failed: its end, and its error.
+pub(super) type LastFailure = Option<(Instant, ClientError)>;
+
 /// Place of one connection, which is made on first use and again after it was lost.
 pub(super) struct Line {
     current: ArcSwapOption<Connected>,
-    /// Held while the connection is made; the last attempt that failed, with its end.
-    pub(super) connecting: Mutex<Option<(Instant, ClientError)>>,
+    /// Held while the connection is made.
+    pub(super) connecting: Arc<Mutex<LastFailure>>,
     /// Whose connection it is; `None` for all callers.
     pub(super) identity: Option<Arc<CallerIdentity>>,
     pub(super) usage: Usage,
@@ -58,7 +61,7 @@ impl Line {
     pub(super) fn new(identity: Option<Arc<CallerIdentity>>) -> Self {
         Self {
             current: ArcSwapOption::empty(),
-            connecting: Mutex::default(),
+            connecting: Arc::default(),
             identity,
             usage: Usage::new(Instant::now()),
         }
@@ -131,25 +134,18 @@ pub(super) struct PerCaller {
     pub(super) forward: Arc<Forward>,
 }
 
-impl PerCaller {
-    /// Returns what identifies the connection of a caller: the principal, and everything that requests can carry.
-    fn key(&self, caller: &Principal) -> [u8; 32] {
-        let claims = serde_json::to_vec(caller.claims()).unwrap_or_default();
-        let words = |words: Vec<&str>| words.join("\0");
-        digest(&[
-            caller.id().as_bytes(),
-            caller.access_token().unwrap_or_default().as_bytes(),
-            &claims,
-            words(caller.scopes().collect()).as_bytes(),
-            words(caller.groups().collect()).as_bytes(),
-        ])
-    }
-}
-
 /// The caller whose credentials and facts the requests of a connection carry.
 pub(super) struct CallerIdentity {
     what: PerCaller,
     caller: Arc<Principal>,
+    key: CallerKey,
+}
+
+impl CallerIdentity {
+    /// Returns the key of the caller's connection.
+    pub(super) fn key(&self) -> CallerKey {
+        self.key
+    }
 }
 
 impl client::Credentials for CallerIdentity {
@@ -196,7 +192,7 @@ impl fmt::Debug for CallerIdentity {
 pub(super) struct CallerLines {
     what: PerCaller,
     max: usize,
-    lines: SyncMutex<HashMap<[u8; 32], Arc<Line>>>,
+    lines: SyncMutex<HashMap<CallerKey, Arc<Line>>>,
 }
 
 impl CallerLines {
@@ -217,7 +213,7 @@ impl CallerLines {
         &self,
         caller: &Arc<Principal>,
     ) -> Result<(Arc<Line>, Option<Arc<Line>>), CallError> {
-        let key = self.what.key(caller);
+        let key = CallerKey::of(caller);
         let mut lines = self.lines();
         let is_full = self.max <= lines.len();
         let mut closed = None;
@@ -234,6 +230,7 @@ impl CallerLines {
                 let identity = CallerIdentity {
                     what: self.what.clone(),
                     caller: Arc::clone(caller),
+                    key,
                 };
                 let line = Arc::new(Line::new(Some(Arc::new(identity))));
                 Arc::clone(free.insert(line))
@@ -274,7 +271,7 @@ impl CallerLines {
         join_all(all.iter().map(|line| line.disconnect(grace))).await;
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<[u8; 32], Arc<Line>>> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<CallerKey, Arc<Line>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,10 +8,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::cache::Memory;
+use super::caller_key::CallerKey;
 use super::connection::Upstream;
 use super::subscriptions::Subscriptions;
 use super::timeouts::GRACE;
 use super::visits::Visits;
+use crate::auth::Principal;
+use crate::catalog::UrlElicitation;
 use crate::client::Events;
 use crate::net::{Backoff, chance};
 
@@ -47,7 +50,9 @@ pub(super) struct Maintenance {
     /// Resources with local subscribers.
     pub(super) subscriptions: Subscriptions,
     /// Pages that users were sent to.
-    pub(super) visits: Visits,
+    visits: Visits,
+    /// True if each caller has a connection of its own.
+    is_per_caller: bool,
 }
 
 impl Events for Maintenance {
@@ -93,9 +98,7 @@ impl Events for Maintenance {
     }
 
     fn elicitation_completed(&self, id: &str) {
-        for visit in self.visits.end(id) {
-            self.subscriptions.elicitation_completed(&visit);
-        }
+        self.end_visits(None, id);
     }
 
     fn closed(&self) {
@@ -105,7 +108,10 @@ impl Events for Maintenance {
 }
 
 /// Receiver of the messages on a connection of one caller. Lists and resources are watched on the shared connection.
-pub(super) struct CallerEvents(pub(super) Arc<Maintenance>);
+pub(super) struct CallerEvents {
+    pub(super) upkeep: Arc<Maintenance>,
+    pub(super) caller: CallerKey,
+}
 
 impl Events for CallerEvents {
     fn wants_changes(&self) -> bool {
@@ -113,18 +119,20 @@ impl Events for CallerEvents {
     }
 
     fn withheld(&self, method: &str, reason: &'static str) {
-        self.0.withheld(method, reason);
+        self.upkeep.withheld(method, reason);
     }
 
     fn elicitation_completed(&self, id: &str) {
-        self.0.elicitation_completed(id);
+        self.upkeep.end_visits(Some(self.caller), id);
     }
 }
 
 impl Maintenance {
-    pub(super) fn of(name: &str) -> Self {
+    /// `is_per_caller` is true if each caller has a connection of its own.
+    pub(super) fn of(name: &str, is_per_caller: bool) -> Self {
         Self {
             name: name.into(),
+            is_per_caller,
             ..Self::default()
         }
     }
@@ -132,6 +140,19 @@ impl Maintenance {
     /// Returns the name of the upstream.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Records that the client of a caller was sent to a page. `id` is the upstream's `elicitationId`.
+    pub(super) fn begin_visit(&self, caller: &Principal, id: &str, elicitation: UrlElicitation) {
+        let caller = self.is_per_caller.then(|| CallerKey::of(caller));
+        self.visits.begin(caller, id, elicitation);
+    }
+
+    /// Notifies the clients that were sent to a page over this connection: that of a caller, or the shared one.
+    fn end_visits(&self, caller: Option<CallerKey>, id: &str) {
+        for visit in self.visits.end(caller, id) {
+            self.subscriptions.elicitation_completed(&visit);
+        }
     }
 
     /// Wakes the maintenance task.

@@ -7,6 +7,7 @@
 mod discovery;
 mod fingerprint;
 mod call_error;
+mod caller_key;
 mod config;
 mod connection;
 mod line;
@@ -325,7 +326,7 @@ impl Upstreams {
             .iter()
             .filter_map(|found| match found.is_hidden {
                 true => {
-                    proxy_items::reserve(found, &mut names);
+                    proxy_items::reserve(found, &mut names, &self.keys);
                     None
                 }
                 false => Some(proxy_items::add(

@@ -1,5 +1,6 @@
 //! Proxies for an upstream's tools, resources and prompts.
 
+mod named_resources;
 mod rejected;
 mod required_page;
 mod proxied;
@@ -19,7 +20,7 @@ use serde_json::{Map, Number, Value, json};
 use super::call_error::CallError;
 use super::connection::Upstream;
 use super::instrumented::Operation;
-use super::links::{Given, Links, view_of};
+use super::links::{Given, Links};
 use super::names::{NamedUpstream, Names};
 use super::passed_error::{for_caller, missing_ability, rpc_error};
 use super::uri_prefix::UriPrefix;
@@ -30,10 +31,9 @@ use crate::catalog::{
     ResourceDefinition, SourceItems, TaskSupport, ToolError, Unlisted, UnlistedResource,
     path_deserializer,
 };
-use crate::protocol::{
-    Annotations, Content, Icon, PromptArgument, ToolAnnotations, fault_of_uri, whole,
-};
+use crate::protocol::{Annotations, Content, Icon, PromptArgument, ToolAnnotations, whole};
 use crate::seal::KeyRing;
+use named_resources::{NamedResources, reads};
 use proxied::{UpstreamTool, message_of};
 use rejected::RejectedEntries;
 use shown::{all_shown, schema_shown, shown};
@@ -91,39 +91,14 @@ pub(super) fn add(
 ) -> Readable {
     let (upstream, listing) = (&found.upstream, &found.listing);
     let mut rejected = RejectedEntries::new(upstream);
-    let reads = listing.reads || !listing.resources.is_empty() || !listing.templates.is_empty();
-    let mut links = Links::new(&upstream.name, keys, reads, given);
-    let mut resources = Vec::new();
-    for entry in &listing.resources {
-        match listed(entry, "uri", &links) {
-            Ok(mut definition) => {
-                let own = definition.uri.clone();
-                let prefix = names.uri(upstream, &own);
-                definition.uri = prefix.here(&own);
-                links.add(&own, &prefix);
-                resources.push((definition, own));
-            }
-            Err(problem) => rejected.add("resource", entry, problem),
-        }
-    }
-    let mut templates = Vec::new();
-    for entry in &listing.templates {
-        match listed(entry, "uriTemplate", &links) {
-            Ok(mut definition) => {
-                let own = definition.uri.clone();
-                let prefix = names.uri(upstream, &own);
-                definition.uri = prefix.here(&own);
-                links.add_template(&own, &prefix);
-                templates.push((definition, own, prefix));
-            }
-            Err(problem) => rejected.add("resource template", entry, problem),
-        }
-    }
-    let offered = offered_tools(found, &mut rejected);
-    let unlisted = match reads {
-        true => unlisted(found, &offered, names, &mut links),
-        false => Vec::new(),
-    };
+    let NamedResources {
+        links,
+        resources,
+        templates,
+        unlisted,
+        offered,
+    } = NamedResources::new(found, names, (keys, given), &mut rejected);
+    let reads = reads(listing);
     let links = Arc::new(links);
     let of = |(definition, own): (ResourceDefinition, String)| {
         Arc::new(UpstreamResource {
@@ -182,67 +157,11 @@ pub(super) fn add(
     }
 }
 
-/// Takes the URIs of an upstream that is hidden while it is down. They would lead to another upstream meanwhile.
-pub(super) fn reserve(found: &NamedUpstream, names: &mut Names<'_>) {
-    let (upstream, listing) = (&found.upstream, &found.listing);
-    let uris = listing.resources.iter().map(|entry| &entry["uri"]);
-    let templates = listing.templates.iter().map(|entry| &entry["uriTemplate"]);
-    for uri in uris.chain(templates).filter_map(Value::as_str) {
-        names.uri(upstream, uri);
-    }
-}
-
-/// Reads the entry of a resource or a template, unless an earlier one has its URI.
-fn listed(entry: &Value, uri: &str, links: &Links) -> Result<ResourceDefinition, String> {
-    let definition = resource(entry, uri)?;
-    match links.lists(&definition.uri) {
-        true => Err("it is listed twice".to_owned()),
-        false => Ok(definition),
-    }
-}
-
-/// Returns the entries of the tools that the configuration selects, without quarantined ones.
-fn offered_tools<'l>(
-    found: &'l NamedUpstream,
-    rejected: &mut RejectedEntries<'_>,
-) -> Vec<&'l Value> {
-    let (upstream, listing) = (&found.upstream, &found.listing);
-    let is_offered = |entry: &&Value| {
-        let Some(name) = entry["name"].as_str() else {
-            rejected.add("tool", entry, "its name is missing");
-            return false;
-        };
-        let quarantined = listing.quarantined.iter().any(|known| known == name);
-        let chosen = upstream.config.chooses(name);
-        if quarantined && chosen {
-            let problem = "it is described otherwise than before (on_change is quarantine)";
-            rejected.add("tool", entry, problem);
-        }
-        chosen && !quarantined
-    };
-    listing.tools.iter().filter(is_offered).collect()
-}
-
-/// Returns views of tools and files of skills that the upstream does not list, each with its URI there.
-fn unlisted(
-    found: &NamedUpstream,
-    offered: &[&Value],
-    names: &mut Names<'_>,
-    links: &mut Links,
-) -> Vec<(ResourceDefinition, String)> {
-    let views = offered.iter().filter_map(|entry| view_of(&entry["_meta"]));
-    let files = found.listing.skills.iter().flat_map(OfferedSkill::files);
-    let mut unlisted = Vec::new();
-    for uri in views.chain(files) {
-        if links.knows(uri) || fault_of_uri(uri).is_some() {
-            continue;
-        }
-        let prefix = names.uri(&found.upstream, uri);
-        links.add(uri, &prefix);
-        let definition = ResourceDefinition::new(prefix.here(uri), uri);
-        unlisted.push((definition, uri.to_owned()));
-    }
-    unlisted
+/// Takes the URIs of an upstream that is hidden while it is down, as [`add`] does. Otherwise they would lead to another
+/// upstream meanwhile.
+pub(super) fn reserve(found: &NamedUpstream, names: &mut Names<'_>, keys: &Arc<KeyRing>) {
+    let mut rejected = RejectedEntries::new(&found.upstream);
+    NamedResources::new(found, names, (keys, &Arc::default()), &mut rejected);
 }
 
 /// Returns a skill's entry with the local URIs of its files.

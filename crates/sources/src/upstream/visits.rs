@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::caller_key::CallerKey;
 use crate::catalog::UrlElicitation;
 
 /// Maximum number of visits of one upstream that are remembered. Beyond it, the oldest is forgotten.
@@ -11,13 +12,23 @@ const VISITS_MAX: usize = 1024;
 /// Maximum length of an upstream's `elicitationId` that is remembered, in bytes.
 const ID_BYTES_MAX: usize = 256;
 
-/// Visits that have not been completed: the upstream's IDs with the local elicitations.
+/// Visits that have not been completed.
 #[derive(Debug, Default)]
-pub(super) struct Visits(Mutex<VecDeque<(Box<str>, UrlElicitation)>>);
+pub(super) struct Visits(Mutex<VecDeque<Visit>>);
+
+#[derive(Debug)]
+struct Visit {
+    /// Whose connection it is; `None` for the shared one. Upstreams may number the IDs of each connection.
+    caller: Option<CallerKey>,
+    /// The upstream's `elicitationId`.
+    id: Box<str>,
+    /// The local elicitation.
+    elicitation: UrlElicitation,
+}
 
 impl Visits {
-    /// Records a visit. `id` is the upstream's `elicitationId`.
-    pub(super) fn begin(&self, id: &str, elicitation: UrlElicitation) {
+    /// Records a visit. `id` is the upstream's `elicitationId` on the connection of the caller, or on the shared one.
+    pub(super) fn begin(&self, caller: Option<CallerKey>, id: &str, elicitation: UrlElicitation) {
         if ID_BYTES_MAX < id.len() {
             return;
         }
@@ -25,24 +36,28 @@ impl Visits {
         if open.len() == VISITS_MAX {
             open.pop_front();
         }
-        open.push_back((id.into(), elicitation));
+        open.push_back(Visit {
+            caller,
+            id: id.into(),
+            elicitation,
+        });
     }
 
-    /// Removes all visits with this ID of the upstream, which has sent several clients to one page.
-    pub(super) fn end(&self, id: &str) -> Vec<UrlElicitation> {
+    /// Removes all visits with this ID on a connection, over which the upstream has sent several clients to one page.
+    pub(super) fn end(&self, caller: Option<CallerKey>, id: &str) -> Vec<UrlElicitation> {
         let mut open = self.open();
         let mut ended = Vec::new();
-        open.retain(|(of, elicitation)| {
-            let stays = **of != *id;
+        open.retain(|visit| {
+            let stays = visit.caller != caller || *visit.id != *id;
             if !stays {
-                ended.push(elicitation.clone());
+                ended.push(visit.elicitation.clone());
             }
             stays
         });
         ended
     }
 
-    fn open(&self) -> MutexGuard<'_, VecDeque<(Box<str>, UrlElicitation)>> {
+    fn open(&self) -> MutexGuard<'_, VecDeque<Visit>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -50,18 +65,19 @@ impl Visits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::Principal;
 
     #[test]
     fn visits_end_once_and_the_oldest_are_forgotten() {
         let visits = Visits::default();
         let visit = |id: &str| UrlElicitation::new("session", id);
         for number in 0..=VISITS_MAX {
-            visits.begin(&number.to_string(), visit(&number.to_string()));
+            visits.begin(None, &number.to_string(), visit(&number.to_string()));
         }
-        visits.begin(&"x".repeat(ID_BYTES_MAX + 1), visit("x"));
-        assert_eq!(visits.end("0"), []);
-        assert_eq!(visits.end("1"), [visit("1")]);
-        assert_eq!(visits.end("1"), []);
+        visits.begin(None, &"x".repeat(ID_BYTES_MAX + 1), visit("x"));
+        assert_eq!(visits.end(None, "0"), []);
+        assert_eq!(visits.end(None, "1"), [visit("1")]);
+        assert_eq!(visits.end(None, "1"), []);
         assert_eq!(visits.open().len(), VISITS_MAX - 1);
     }
 
@@ -70,10 +86,23 @@ mod tests {
         let visits = Visits::default();
         let of = |session: &str| UrlElicitation::new(session, "local");
         for session in ["one", "two"] {
-            visits.begin("page", of(session));
-            visits.begin("other", of(session));
+            visits.begin(None, "page", of(session));
+            visits.begin(None, "other", of(session));
         }
-        assert_eq!(visits.end("page"), [of("one"), of("two")]);
+        assert_eq!(visits.end(None, "page"), [of("one"), of("two")]);
         assert_eq!(visits.open().len(), 2);
+    }
+
+    #[test]
+    fn visits_with_equal_ids_on_connections_of_several_callers_end_alone() {
+        let visits = Visits::default();
+        let [ada, bob] = ["ada", "bob"].map(|name| Some(CallerKey::of(&Principal::new(name))));
+        let of = |session: &str| UrlElicitation::new(session, "local");
+        for (caller, session) in [(ada, "one"), (bob, "two"), (ada, "three")] {
+            visits.begin(caller, "1", of(session));
+        }
+        assert_eq!(visits.end(None, "1"), []);
+        assert_eq!(visits.end(ada, "1"), [of("one"), of("three")]);
+        assert_eq!(visits.end(bob, "1"), [of("two")]);
     }
 }

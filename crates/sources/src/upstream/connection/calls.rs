@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::super::cache::Listing;
 use super::super::call_error::CallError;
 use super::super::forwarding::Relay;
 use super::super::instrumented::{InstrumentedRequest, Operation, Peer, RequestOutcome, Session};
-use super::super::line::{Connected, Line};
+use super::super::line::{Connected, LastFailure, Line};
 use super::super::maintenance::{CallerEvents, Maintenance};
 use super::super::usage::Usage;
 use super::{HEADER_MISMATCH, Upstream, Used, given_up};
@@ -39,13 +40,25 @@ impl Upstream {
         }
     }
 
+    /// Connects, unless another attempt has ended while this request waited: its outcome counts for both.
     async fn connect(&self, line: &Arc<Line>) -> Result<Arc<Connected>, ClientError> {
+        let asked = Instant::now();
+        // The request itself waits, so that nothing is left of it if it is cancelled.
+        let last_failure = Arc::clone(&line.connecting).lock_owned().await;
+        if let Some(connected) = line.usable() {
+            return Ok(connected);
+        }
+        if let Some((ended, error)) = &*last_failure
+            && asked <= *ended
+        {
+            return Err(error.clone());
+        }
         let attempt = ConnectionAttempt {
             name: self.name.clone(),
             line: Arc::clone(line),
             upkeep: Arc::clone(&self.upkeep),
             peer: Arc::clone(&self.peer),
-            asked: Instant::now(),
+            last_failure,
         };
         let connecting = attempt.run(self.target.clone(), self.options(line));
         // The waiting request can be cancelled, but the connection is shared, so a task of its own makes and stores it.
@@ -65,9 +78,12 @@ impl Upstream {
                 .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
         };
         let upkeep = Arc::clone(&self.upkeep);
-        let events: Arc<dyn Events> = match line.identity.is_none() {
-            true => upkeep,
-            false => Arc::new(CallerEvents(upkeep)),
+        let events: Arc<dyn Events> = match &line.identity {
+            None => upkeep,
+            Some(identity) => Arc::new(CallerEvents {
+                upkeep,
+                caller: identity.key(),
+            }),
         };
         Options {
             name: self.name.clone(),
@@ -256,26 +272,21 @@ struct ConnectionAttempt {
     line: Arc<Line>,
     upkeep: Arc<Maintenance>,
     peer: Arc<Peer>,
-    asked: Instant,
+    /// Held until the attempt has ended.
+    last_failure: OwnedMutexGuard<LastFailure>,
 }
 
 impl ConnectionAttempt {
-    /// Connects, unless another attempt has ended since this one was asked for: its outcome counts for both.
-    async fn run(self, target: Target, options: Options) -> Result<Arc<Connected>, ClientError> {
-        let mut failed = self.line.connecting.lock().await;
-        if let Some(connected) = self.line.usable() {
-            return Ok(connected);
-        }
-        if let Some((ended, error)) = &*failed
-            && self.asked <= *ended
-        {
-            return Err(error.clone());
-        }
+    async fn run(
+        mut self,
+        target: Target,
+        options: Options,
+    ) -> Result<Arc<Connected>, ClientError> {
         let client = match Client::connect(target, options).await {
             Ok(client) => client,
             Err(error) => {
                 let error = self.line.blamed(error);
-                *failed = Some((Instant::now(), error.clone()));
+                *self.last_failure = Some((Instant::now(), error.clone()));
                 if self.line.identity.is_none() {
                     self.upkeep.not_connected();
                 }

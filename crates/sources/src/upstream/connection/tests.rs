@@ -59,3 +59,20 @@ async fn an_attempt_that_fails_fails_for_all_who_waited_for_it() {
     assert!(connecting().await.is_err());
     assert_eq!(starts(folder.path()), 2);
 }
+
+#[tokio::test]
+async fn requests_that_leave_before_the_connection_is_made_leave_no_tasks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let upstream = upstream(folder.path(), "");
+    let leaves = || upstream.connected(upstream.shared()).now_or_never();
+    assert!(leaves().is_none(), "the program is starting");
+    let tasks = || {
+        let runtime = tokio::runtime::Handle::current();
+        runtime.metrics().num_alive_tasks()
+    };
+    let before = tasks();
+    for _ in 0..10 {
+        assert!(leaves().is_none());
+    }
+    assert_eq!(tasks(), before);
+}

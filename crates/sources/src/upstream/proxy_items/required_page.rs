@@ -56,7 +56,8 @@ impl RequiredPage {
         let by_hand = format!("{name}: {message}: open {url} in a browser, then call again");
         let request = context.elicit_url(message, url).required();
         if let (Some(id), Some(elicitation)) = (elicitation_id.as_str(), request.elicitation()) {
-            upstream.upkeep.visits.begin(id, elicitation);
+            let caller = &context.principal;
+            upstream.upkeep.begin_visit(caller, id, elicitation);
         }
         match request.await {
             Ok(Elicited::Accepted(())) => Ok(()),
