@@ -134,5 +134,5 @@ fn the_example_of_the_readme_is_a_configuration() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 8);
+    assert_eq!(examples, 9);
 }
