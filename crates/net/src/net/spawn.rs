@@ -140,7 +140,7 @@ mod tests {
             *queue.lock().expect("no panic") = Some(run);
             resume_unwind(Box::new("OS can't spawn worker thread"))
         });
-        let work = work.err().expect("no thread");
+        let work = work.expect_err("no thread");
         assert!(!is_panic_expected());
         let queued = queue.into_inner().expect("no panic").expect("queued");
         assert!(catch_unwind(AssertUnwindSafe(queued)).is_err());
