@@ -117,6 +117,7 @@ impl StreamingResponse {
     }
 
     /// Begins another message of an endless body: only large messages take memory, not all of them together.
+    #[doc(hidden)]
     pub fn begin_message(&mut self) {
         self.seen = 0;
     }
