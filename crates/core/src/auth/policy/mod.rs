@@ -9,6 +9,7 @@ mod config;
 mod names;
 mod uri;
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,7 @@ use data_encoding::HEXLOWER;
 use super::Principal;
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
-use names::Names;
+use names::{NameTable, Names};
 use rule::Rule;
 
 /// Maximum number of cached classes.
@@ -239,7 +240,7 @@ impl Policy {
         ones(mask).filter_map(|at| self.rules.get(at))
     }
 
-    /// Returns what a class sees of a table. The entries must be sorted.
+    /// Returns what a class sees of a table. `entries` returns its `count` entries, which have one kind.
     pub fn visible<'c, 't>(
         &self,
         class: &'c Class,
@@ -271,17 +272,13 @@ impl Policy {
         }
         let mut denied = vec![0_u64; places];
         let mut demanded: HashMap<usize, Vec<String>> = HashMap::new();
+        let table = OnceCell::new();
         for at in ones(&class.rules) {
             let Some(rule) = self.rules.get(at) else {
                 continue;
             };
-            let about = self.about[shelf as usize][at].get_or_init(|| {
-                let mut about = vec![0_u64; places];
-                for (at, entry) in entries().into_iter().enumerate().take(count) {
-                    about[at / 64] |= u64::from(rule.is_about(entry)) << (at % 64);
-                }
-                about.into()
-            });
+            let about = self.about[shelf as usize][at]
+                .get_or_init(|| rule.matches(table.get_or_init(|| NameTable::new(entries()))));
             let all = match rule.effect {
                 Effect::Allow => &mut allowed,
                 Effect::Deny => &mut denied,

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
-use super::PolicyError;
+use super::{PolicyError, Target};
 use crate::net::NamePatterns;
 
 /// A list of patterns, one of which must match.
 ///
 /// Most are plain names or prefixes with a trailing star, which are compared directly. Other patterns are compiled
-/// into a glob set, which is slower to build and to match. Rules are matched with every tool.
+/// into a glob set, which is slower to build and to match.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     whole: HashSet<Box<str>, RandomState>,
@@ -57,6 +57,52 @@ impl Names {
                 .any(|start| name.starts_with(&**start))
             || !self.others.is_empty() && self.others.is_match(name)
     }
+
+    /// Calls `found` with the position of each entry that a pattern matches, perhaps more than once.
+    pub(super) fn find(&self, table: &NameTable<'_>, mut found: impl FnMut(usize)) {
+        for name in &self.whole {
+            let from = table.from(name);
+            let equal = from.take_while(|at| table.targets[*at].name == &**name);
+            equal.for_each(&mut found);
+        }
+        for start in &self.beginnings {
+            let from = table.from(start);
+            let begin_so = from.take_while(|at| table.targets[*at].name.starts_with(&**start));
+            begin_so.for_each(&mut found);
+        }
+        if !self.others.is_empty() {
+            let all = table.targets.iter().enumerate();
+            let matching = all.filter(|(_, target)| self.others.is_match(target.name));
+            matching.for_each(|(at, _)| found(at));
+        }
+    }
+}
+
+/// Entries of one kind, which are found by name or beginning of a name without a scan.
+pub(super) struct NameTable<'t> {
+    targets: Vec<Target<'t>>,
+    /// Positions of the entries, ordered by name.
+    order: Vec<usize>,
+}
+
+impl<'t> NameTable<'t> {
+    pub(super) fn new(targets: Vec<Target<'t>>) -> Self {
+        let mut order: Vec<_> = (0..targets.len()).collect();
+        order.sort_unstable_by_key(|at| targets[*at].name);
+        Self { targets, order }
+    }
+
+    pub(super) fn targets(&self) -> &[Target<'t>] {
+        &self.targets
+    }
+
+    /// Positions of the entries whose names are not before `name`, in order.
+    fn from(&self, name: &str) -> impl Iterator<Item = usize> {
+        let first = self
+            .order
+            .partition_point(|at| self.targets[*at].name < name);
+        self.order[first..].iter().copied()
+    }
 }
 
 /// Returns true if the pattern has no wildcards.
@@ -66,8 +112,11 @@ fn is_plain(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
+    use super::super::{Access, Kind};
     use super::*;
 
     fn names(patterns: &[&str]) -> Names {
@@ -94,6 +143,22 @@ mod tests {
             let globs = NamePatterns::new(patterns.iter().map(String::as_str)).expect("globs");
             let names = Names::read("s", &patterns).expect("sound").expect("some");
             prop_assert_eq!(names.is_match(&name), globs.is_match(&name), "{:?} {}", patterns, name);
+        }
+
+        #[test]
+        fn what_is_found_in_a_table_is_what_matches(
+            patterns in prop::collection::vec("[ab*?]{1,4}|[ab]{1,3}\\*|\\*|[ab]{1,3}", 1..4),
+            all in prop::collection::vec("[abc]{0,4}", 0..20),
+        ) {
+            let names = Names::read("s", &patterns).expect("sound").expect("some");
+            let target = |name| Target { kind: Kind::Tool, name, access: Access::Read };
+            let table = NameTable::new(all.iter().map(|name| target(name)).collect());
+            let mut found = BTreeSet::new();
+            names.find(&table, |at| {
+                found.insert(at);
+            });
+            let matching = (0..all.len()).filter(|at| names.is_match(&all[*at]));
+            prop_assert_eq!(found, matching.collect::<BTreeSet<_>>(), "{:?} {:?}", patterns, all);
         }
     }
 }

@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use super::super::Principal;
 use super::super::scopes::is_scope;
 use super::config::{Access, Effect, PolicyError, RuleConfig};
-use super::names::Names;
+use super::names::{NameTable, Names};
 use super::uri;
 use super::{Kind, Target};
 
@@ -107,19 +107,42 @@ impl Rule {
     }
 
     pub(super) fn is_about(&self, target: Target<'_>) -> bool {
-        if let Some(access) = self.access
-            && (target.kind != Kind::Tool || access != target.access)
-        {
-            return false;
+        let names = self.names_of(target.kind);
+        self.is_about_access(target)
+            && names.is_some_and(|names| names.is_none_or(|names| names.is_match(target.name)))
+    }
+
+    /// Bit set of the entries of a table that the rule is about. Only patterns with wildcards inside a name are matched
+    /// with every entry.
+    pub(super) fn matches(&self, table: &NameTable<'_>) -> Box<[u64]> {
+        let targets = table.targets();
+        let mut bits = vec![0; targets.len().div_ceil(64)];
+        let add = |at: usize| {
+            bits[at / 64] |= u64::from(self.is_about_access(targets[at])) << (at % 64);
+        };
+        match targets.first().and_then(|first| self.names_of(first.kind)) {
+            Some(Some(names)) => names.find(table, add),
+            Some(None) => (0..targets.len()).for_each(add),
+            None => {}
         }
-        let all = self.tools.is_none() && self.resources.is_none() && self.prompts.is_none();
-        let named = match target.kind {
+        bits.into()
+    }
+
+    fn is_about_access(&self, target: Target<'_>) -> bool {
+        let required = self.access;
+        required.is_none_or(|access| target.kind == Kind::Tool && access == target.access)
+    }
+
+    /// Names of the kind that the rule lists. `Some(None)` means all of the kind, and `None` that the rule is about
+    /// other kinds only.
+    fn names_of(&self, kind: Kind) -> Option<Option<&Names>> {
+        let names = match kind {
             Kind::Tool => &self.tools,
             Kind::Resource => &self.resources,
             Kind::Prompt => &self.prompts,
         };
-        all || named
-            .as_ref()
-            .is_some_and(|named| named.is_match(target.name))
+        let names_nothing =
+            self.tools.is_none() && self.resources.is_none() && self.prompts.is_none();
+        (names.is_some() || names_nothing).then_some(names.as_ref())
     }
 }
