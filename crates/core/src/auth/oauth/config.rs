@@ -187,6 +187,14 @@ pub enum OAuthSetupError {
         /// The issuer.
         issuer: String,
     },
+    /// The name of an issuer cannot be used.
+    #[error("{setting} is {name:?}; write a name without # that no other issuer has")]
+    Name {
+        /// Name of the setting.
+        setting: String,
+        /// The name.
+        name: String,
+    },
     /// There are too many issuers.
     #[error("there are more than 32 issuers")]
     TooMany,

@@ -189,12 +189,20 @@ impl Tokens {
             if let Some(jwks_url) = &issuer.jwks_url {
                 guard = guard.trust(jwks_url);
             }
-            let known = issuers.iter().any(|other| {
-                other.name == issuer.name
+            let is_same = |other: &Arc<Issuer>| {
+                let has_same_name = other.name == issuer.name;
+                has_same_name && issuer_name(&other.url) == issuer_name(&issuer.url)
                     || other.names.iter().any(|known| issuer.names.contains(known))
-            });
-            if known || issuer.name.contains('#') {
+            };
+            if issuers.iter().any(is_same) {
                 return Err(OAuthSetupError::Twice { issuer: written });
+            }
+            let is_taken = issuers.iter().any(|other| other.name == issuer.name);
+            if is_taken || issuer.name.contains('#') {
+                return Err(OAuthSetupError::Name {
+                    setting: beside(&setting, "name"),
+                    name: issuer.name,
+                });
             }
             issuers.push(Arc::new(issuer));
         }
@@ -253,7 +261,7 @@ impl Tokens {
         let address = issuer_url(setting, &one.issuer)?;
         let jwks_url = match &one.jwks_url {
             None => None,
-            Some(text) => Some(url(&setting.replace("issuer", "jwks_url"), text)?),
+            Some(text) => Some(url(&beside(setting, "jwks_url"), text)?),
         };
         let preset = one.preset.unwrap_or_else(|| Preset::of(&address));
         let name = one.name.unwrap_or_else(|| issuer_name(&address));
@@ -425,6 +433,11 @@ impl Tokens {
         join_all(keeping).await;
         std::future::pending().await
     }
+}
+
+/// Name of a setting beside that of an issuer's URL.
+fn beside(issuer: &str, name: &str) -> String {
+    format!("{}{name}", issuer.trim_end_matches("issuer"))
 }
 
 /// Returns the name of an issuer in principal names: its host and path.

@@ -128,6 +128,31 @@ fn names_of_users_of_the_own_server_have_its_host_and_path_and_no_issuer_has_the
 }
 
 #[test]
+fn a_name_or_key_url_of_an_issuer_that_cannot_be_used_is_told_with_its_setting() {
+    let problem = |issuer: serde_json::Value| {
+        let mut issuer = issuer;
+        issuer["issuer"] = "https://b.example".into();
+        let config = serde_json::json!({"issuer": "https://a.example", "issuers": [issuer]});
+        let config: OAuthConfig = serde_json::from_value(config).expect("sound");
+        let tokens = Tokens::new(&config, &Implied::default(), Some("https://c.example/mcp"));
+        tokens.err().map(|error| error.to_string())
+    };
+    for name in ["a#b", "a.example"] {
+        let said = problem(serde_json::json!({ "name": name }));
+        let expected = format!(
+            "auth.oauth.issuers[0].name is {name:?}; write a name without # that no other issuer has"
+        );
+        assert_eq!(said, Some(expected));
+    }
+    let said = problem(serde_json::json!({"jwks_url": "http://b.example"})).expect("not https");
+    assert!(
+        said.starts_with("auth.oauth.issuers[0].jwks_url is "),
+        "{said}"
+    );
+    assert_eq!(problem(serde_json::json!({"name": "b"})), None);
+}
+
+#[test]
 fn auth_10_changed_implied_scopes_hold_for_tokens_that_were_verified_before() {
     let signer = Signer::ed25519("1");
     let changes = Epoch::default();
