@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::histogram::{self, Distribution, Histogram};
 use super::operation_ids::{OPERATIONS_MAX, OTHER, OperationId};
-use crate::protocol::Revision;
+use crate::protocol::{ErrorCode, Revision};
 
 /// Counters of one worker, allocated on first use.
 #[derive(Debug)]
@@ -94,6 +94,12 @@ impl OperationOutcome {
         }
     }
 
+    /// Returns true for a code that neither the protocol nor this server defines.
+    fn is_made_up(self) -> bool {
+        let is_known = |code| KNOWN_CODES.iter().any(|known| known.number() == code);
+        matches!(self, Self::Error(code) if !is_known(code))
+    }
+
     /// Returns the value of `rpc.response.status_code`, which is the code of a JSON-RPC error.
     pub fn status_code(self) -> Option<String> {
         match self {
@@ -114,8 +120,32 @@ pub struct OperationKey {
 
 const REVISIONS: usize = Revision::ALL.len() + 1;
 const WIRES: usize = CountedTransport::ALL.len();
-/// Maximum number of distinct failures of one operation.
-const FAILURES_MAX: usize = 64;
+/// Maximum number of distinct failures of one operation whose code an application made up.
+const OWN_CODES_MAX: usize = 64;
+
+/// Codes of the protocol and of this server.
+const KNOWN_CODES: [ErrorCode; 20] = [
+    ErrorCode::Parse,
+    ErrorCode::InvalidRequest,
+    ErrorCode::MethodNotFound,
+    ErrorCode::InvalidParams,
+    ErrorCode::Internal,
+    ErrorCode::ResourceNotFound,
+    ErrorCode::UrlElicitationRequired,
+    ErrorCode::HeaderMismatch,
+    ErrorCode::MissingCapability,
+    ErrorCode::UnsupportedProtocolVersion,
+    ErrorCode::Http(400),
+    ErrorCode::Http(401),
+    ErrorCode::Http(403),
+    ErrorCode::Http(404),
+    ErrorCode::Http(406),
+    ErrorCode::Http(409),
+    ErrorCode::Http(422),
+    ErrorCode::Http(429),
+    ErrorCode::Http(500),
+    ErrorCode::Http(503),
+];
 
 #[derive(Debug)]
 struct OperationCells {
@@ -349,15 +379,21 @@ impl OperationCells {
     #[cold]
     fn failed(&self, key: OperationKey, elapsed: Duration) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |key| failed.iter().find(|(known, _)| *known == key);
+        let mut known = of(key);
         let mut key = key;
-        if failed.len() + 1 >= FAILURES_MAX && !failed.iter().any(|(known, _)| *known == key) {
-            key = OperationKey {
-                revision: None,
-                wire: CountedTransport::default(),
-                verdict: OperationOutcome::Other,
-            };
+        if known.is_none() && key.verdict.is_made_up() {
+            let made_up = failed.iter().filter(|(key, _)| key.verdict.is_made_up());
+            if OWN_CODES_MAX <= made_up.count() {
+                key = OperationKey {
+                    revision: None,
+                    wire: CountedTransport::default(),
+                    verdict: OperationOutcome::Other,
+                };
+                known = of(key);
+            }
         }
-        match failed.iter().find(|(known, _)| *known == key) {
+        match known {
             Some((_, histogram)) => histogram.record(histogram::OPERATION, elapsed),
             None => {
                 let histogram = Box::<Histogram>::default();
@@ -423,10 +459,16 @@ mod tests {
     }
 
     #[test]
-    fn failures_that_differ_without_end_are_bounded() {
+    fn codes_that_differ_without_end_are_bounded_and_displace_no_other_failure() {
         let cells = WorkerCounters::counting();
-        for code in 0..1_000 {
-            let verdict = OperationOutcome::Error(code);
+        let made_up = (1_000..2_000).map(OperationOutcome::Error);
+        let known = [
+            OperationOutcome::ToolError,
+            OperationOutcome::Cancelled,
+            OperationOutcome::Error(-32602),
+            OperationOutcome::Error(503),
+        ];
+        for verdict in made_up.chain(known) {
             cells.operation_begins();
             cells.operation_ends(
                 OperationId::OTHER,
@@ -434,12 +476,11 @@ mod tests {
                 Duration::ZERO,
             );
         }
-        let mut total = 0;
-        let mut series = 0;
-        cells.operations(|_, _, distribution| {
-            total += distribution.count();
-            series += 1;
-        });
-        assert_eq!((series, total), (FAILURES_MAX, 1_000));
+        let mut seen = Vec::new();
+        cells.operations(|_, key, distribution| seen.push((key.verdict, distribution.count())));
+        let others = 1_000 - OWN_CODES_MAX as u64;
+        assert_eq!(seen[OWN_CODES_MAX], (OperationOutcome::Other, others));
+        let known = known.map(|verdict| (verdict, 1));
+        assert_eq!(seen[OWN_CODES_MAX + 1..], known);
     }
 }
