@@ -60,12 +60,11 @@ impl Listing {
         if has("resources") {
             let list = ("resources/list", "resources");
             listing.resources = ask_for(client, list, declares("resources"), &mut budget).await?;
-            // Some servers with resources do not support templates.
             listing.templates = match client
                 .list_within("resources/templates/list", "resourceTemplates", &mut budget)
                 .await
             {
-                Err(ClientError::Rpc(_)) => Vec::new(),
+                Err(ClientError::Rpc(error)) if has_no_templates(&error) => Vec::new(),
                 found => found?,
             };
         }
@@ -107,6 +106,12 @@ fn has_no_list(error: &RpcError, is_declared: bool) -> bool {
     // With this error, the list may be there at the next request.
     let may_pass = error.code == INTERNAL || is_temporary(error);
     error.code == METHOD_NOT_FOUND || !is_declared && !may_pass
+}
+
+/// Returns true unless a proxy, or a server that is overloaded, responded. Some servers with resources do not support
+/// templates, and reject the request with various errors.
+fn has_no_templates(error: &RpcError) -> bool {
+    !is_temporary(error) || error.status == Some(500)
 }
 
 /// Quarantines all tools: their pins cannot be read, so changes cannot be detected.
@@ -341,6 +346,22 @@ mod tests {
         }
         for (code, status) in [(INTERNAL, None), (-32000, Some(503)), (-32000, Some(429))] {
             assert!(!has_no_list(code, status, false), "{code} {status:?}");
+        }
+    }
+
+    #[test]
+    fn templates_are_not_lost_by_an_error_that_passes() {
+        let has_no_templates = |code, status| {
+            let mut error = RpcError::new(code, "no");
+            error.status = status;
+            has_no_templates(&error)
+        };
+        for status in [None, Some(400), Some(500)] {
+            assert!(has_no_templates(METHOD_NOT_FOUND, status), "{status:?}");
+            assert!(has_no_templates(INTERNAL, status), "{status:?}");
+        }
+        for status in [429, 502, 503, 504] {
+            assert!(!has_no_templates(-32000, Some(status)), "{status}");
         }
     }
 
