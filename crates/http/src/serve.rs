@@ -28,7 +28,7 @@ use crate::auth::Authenticator;
 use crate::environment;
 use crate::net::ForwardedHeadersSeen;
 use crate::server::Server;
-use crate::telemetry::Refusals;
+use crate::telemetry::{CERTIFICATE_EXPIRY, Refusals};
 use crate::transport::drain::DrainDeadlines;
 
 /// Servers beside the one at `/mcp`, by the names of their endpoints.
@@ -139,7 +139,12 @@ impl Listener {
         let workers = start_workers(&config, &router, &drain).await?;
         let hits = &server.limits.hits;
         let mut acceptor = Acceptor::new(&self.socket, &workers, &config, hits);
-        server.telemetry().metrics.speaks(scheme);
+        let metrics = &server.telemetry().metrics;
+        metrics.speaks(scheme);
+        if let Some(tls) = tls {
+            let expiry = move || tls.expiry().map(|seconds| seconds as f64);
+            metrics.read_while_some(&CERTIFICATE_EXPIRY, &[], expiry);
+        }
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
         let stop = async {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::report::{Finding, Report};
 use crate::cli::healthcheck;
-use crate::environment::Probe;
+use crate::environment::{Probe, unix_seconds};
 use crate::seal::KeyRing;
 use crate::transport::http::Tls;
 use longshore_app::config::{Config, Loaded, Origin, Transport};
@@ -367,14 +367,10 @@ fn certificate(config: &Config) -> Option<Finding> {
     Some(match Tls::load(&config.http.tls) {
         Err(error) => Finding::failure(AREA, CHECK, error.to_string())
             .advise("set http.tls.certificate (the whole chain) and http.tls.key to PEM files"),
-        Ok(_) => match super::remote::not_after_in(path) {
-            None => Finding::ok(AREA, CHECK, format!("{} can be used", path.display())),
-            Some(end) => {
-                super::remote::judge_expiry(AREA, end, SystemTime::now()).unwrap_or_else(|| {
-                    Finding::ok(AREA, CHECK, format!("{} can be used", path.display()))
-                })
-            }
-        },
+        Ok(tls) => tls
+            .and_then(|tls| tls.expiry())
+            .and_then(|end| super::remote::judge_expiry(AREA, end, unix_seconds()))
+            .unwrap_or_else(|| Finding::ok(AREA, CHECK, format!("{} can be used", path.display()))),
     })
 }
 

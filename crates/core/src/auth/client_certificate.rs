@@ -3,6 +3,9 @@
 #[cfg(feature = "tls")]
 mod x509;
 
+#[cfg(feature = "tls")]
+pub use x509::certificate_expiry;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

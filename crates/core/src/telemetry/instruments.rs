@@ -150,6 +150,12 @@ pub const GENERATION: Instrument = Instrument::gauge(
     "{generation}",
     "Which configuration is in effect, counted from 1",
 );
+/// Only with `http.tls`.
+pub const CERTIFICATE_EXPIRY: Instrument = Instrument::gauge(
+    "longshore.tls.certificate.expiry",
+    "s",
+    "Time at which the certificate of http.tls expires, in seconds since 1970",
+);
 /// By state: `connected`, `idle` (not in use) or `down`.
 pub const UPSTREAMS: Instrument = Instrument::gauge(
     "longshore.upstreams",
@@ -358,6 +364,7 @@ pub const ALL: &[&Instrument] = &[
     &RELOADS,
     &RELOAD_FAILED,
     &GENERATION,
+    &CERTIFICATE_EXPIRY,
     &UPSTREAMS,
     &UPSTREAM_REQUESTS,
     &UPSTREAM_FAILURES,

@@ -34,6 +34,10 @@ impl Tls {
         }
     }
 
+    pub fn expiry(&self) -> Option<u64> {
+        match *self {}
+    }
+
     pub(crate) async fn accept(&self, _: TcpConn) -> io::Result<TlsConnection> {
         match *self {}
     }

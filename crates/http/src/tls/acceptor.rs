@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -17,11 +18,14 @@ use tokio_rustls::TlsAcceptor;
 use super::super::tcp_conn::TcpConn;
 use super::super::timer::RunningSeconds;
 use super::{TlsConfig, TlsError};
-use crate::auth::ClientCertificate;
-use crate::environment::FileStamp;
+use crate::auth::{ClientCertificate, certificate_expiry};
+use crate::environment::{FileStamp, unix_seconds};
 
 /// Interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+/// Number of days before its expiry from which a certificate should have been renewed.
+const RENEWAL_DAYS: i64 = 14;
 
 /// Server certificate and client certificate policy.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub struct Tls {
     /// State of the files before they were read first.
     loaded: Vec<Option<FileStamp>>,
     current: ArcSwap<ServerConfig>,
+    /// Expiry of the certificate in Unix time, in seconds; 0 if it is not known.
+    expiry: AtomicU64,
     handshake_seconds: u32,
 }
 
@@ -73,8 +79,10 @@ impl Tls {
             _ => return Err(TlsError::Half),
         };
         let loaded = files.seen();
+        let (config, expiry) = files.read()?;
         Ok(Some(Self {
-            current: ArcSwap::new(files.read()?),
+            current: ArcSwap::new(config),
+            expiry: AtomicU64::new(expiry.unwrap_or_default()),
             loaded,
             files,
             handshake_seconds: config.handshake_seconds,
@@ -118,10 +126,21 @@ impl Tls {
         self.current.load_full()
     }
 
-    /// Reads the files again whenever they change.
+    /// Expiry of the certificate in Unix time, in seconds, if it is known.
+    pub fn expiry(&self) -> Option<u64> {
+        Some(self.expiry.load(Ordering::Relaxed)).filter(|expiry| *expiry != 0)
+    }
+
+    /// Reads the files again whenever they change, and logs each day that the certificate expires soon.
     pub async fn watch_files(&self) -> Infallible {
         let mut seen = self.loaded.clone();
+        let mut logged = None;
         loop {
+            let expires = self.expires_soon(unix_seconds());
+            if expires != logged {
+                logged = expires;
+                self.warn_of_expiry(expires);
+            }
             tokio::time::sleep(LOOK).await;
             let now = self.files.seen();
             if now != seen && self.renew() {
@@ -130,11 +149,38 @@ impl Tls {
         }
     }
 
+    /// Returns the expiry of a certificate that expires soon, and the number of whole days left, which is negative for
+    /// one that has expired.
+    fn expires_soon(&self, now: u64) -> Option<(u64, i64)> {
+        let expiry = self.expiry()?;
+        let days = match expiry.checked_sub(now) {
+            Some(left) => (left / DAY_SECONDS).cast_signed(),
+            None => -1 - ((now - expiry) / DAY_SECONDS).cast_signed(),
+        };
+        (days < RENEWAL_DAYS).then_some((expiry, days))
+    }
+
+    fn warn_of_expiry(&self, expires: Option<(u64, i64)>) {
+        const ADVICE: &str = "renew it; the file is read again when it changes";
+        let Some((expiry, days)) = expires else {
+            return;
+        };
+        let certificate = self.files.certificate.display();
+        let at = jiff::Timestamp::from_second(expiry.cast_signed()).unwrap_or_default();
+        if days < 0 {
+            tracing::warn!(%certificate, "the certificate of http.tls expired at {at}, so clients reject it; {ADVICE}");
+        } else {
+            tracing::warn!(%certificate, "the certificate of http.tls expires in {days} days, at {at}; {ADVICE}");
+        }
+    }
+
     /// Reloads the files; returns true if the new certificate is in use.
     fn renew(&self) -> bool {
         match self.files.read() {
-            Ok(config) => {
+            Ok((config, expiry)) => {
                 self.current.store(config);
+                self.expiry
+                    .store(expiry.unwrap_or_default(), Ordering::Relaxed);
                 tracing::info!(certificate = %self.files.certificate.display(), "the certificate was reloaded");
                 true
             }
@@ -147,8 +193,10 @@ impl Tls {
 }
 
 impl Files {
-    fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    /// Reads the files, and returns the expiry of the certificate.
+    fn read(&self) -> Result<(Arc<ServerConfig>, Option<u64>), TlsError> {
         let chain = certificates("http.tls.certificate", &self.certificate)?;
+        let expiry = chain.first().and_then(|leaf| certificate_expiry(leaf));
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| TlsError::File {
             setting: "http.tls.key",
             path: self.key.clone(),
@@ -187,7 +235,7 @@ impl Files {
             config.send_tls13_tickets = 0;
         }
         config.alpn_protocols = vec![HTTP_2.to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok((Arc::new(config), expiry))
     }
 
     fn seen(&self) -> Vec<Option<FileStamp>> {
@@ -305,6 +353,23 @@ mod tests {
         assert_eq!(tls.files.seen(), before);
         std::fs::rename(&new, &path).expect("renamed");
         assert_ne!(tls.files.seen(), before);
+    }
+
+    #[test]
+    fn a_certificate_is_reported_from_two_weeks_before_its_end_once_a_day() {
+        let (_folder, config) = written([CERTIFICATE, KEY]);
+        let tls = Tls::load(&config).expect("good").expect("on");
+        let expiry = tls.expiry().expect("known");
+        let days = |now| tls.expires_soon(now).map(|(_, days)| days);
+        assert_eq!(days(expiry - 14 * DAY_SECONDS), None);
+        assert_eq!(days(expiry - 14 * DAY_SECONDS + 1), Some(13));
+        assert_eq!(days(expiry - 1), Some(0));
+        assert_eq!(days(expiry + 1), Some(-1));
+        assert_eq!(days(expiry + DAY_SECONDS), Some(-2));
+        tls.expiry.store(0, Ordering::Relaxed);
+        assert_eq!((tls.expiry(), days(expiry)), (None, None));
+        assert!(tls.renew());
+        assert_eq!(tls.expiry(), Some(expiry));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use rustls::RootCertStore;
 use url::Url;
 
 pub(crate) use tls::examining;
-pub(super) use tls::{judge_expiry, not_after_in};
+pub(super) use tls::judge_expiry;
 
 use super::proxy_kind::ProxyKind;
 use super::reach::skew;

@@ -1,8 +1,6 @@
 //! Checks certificates and TLS versions.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,12 +14,12 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::super::report::{Finding, Report};
 use super::wire::DiagnosedServer;
+use crate::auth::certificate_expiry;
+use crate::environment::unix_seconds;
 
 const AREA: &str = "tls";
-/// Remaining lifetime below which a certificate should have been renewed.
-const RENEWED: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-/// A time at which every certificate has expired: the year 2500.
-const FAR: Duration = Duration::from_secs(16_725_225_600);
+/// Remaining lifetime in seconds below which a certificate should have been renewed.
+const RENEWED: u64 = 14 * 24 * 60 * 60;
 
 /// Data from a handshake.
 pub(super) struct Handshake {
@@ -133,32 +131,11 @@ fn verify(
         .map(drop)
 }
 
-/// Returns the expiry of the leaf certificate. The verifier reports it for a time in the far future.
-pub(super) fn not_after(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
-    let roots = roots(&[]).ok()?;
-    match verify(chain, "localhost", &roots, UnixTime::since_unix_epoch(FAR)) {
-        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
-            Some(SystemTime::UNIX_EPOCH + Duration::from_secs(not_after.as_secs()))
-        }
-        _ => None,
-    }
-}
-
-/// Returns the expiry of a certificate in a PEM file.
-pub(in crate::doctor) fn not_after_in(path: &Path) -> Option<SystemTime> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).ok()?.collect();
-    not_after(&chain.ok()?)
-}
-
-/// Returns a finding about the expiry of a certificate, if it is near.
-pub(in crate::doctor) fn judge_expiry(
-    area: &'static str,
-    end: SystemTime,
-    now: SystemTime,
-) -> Option<Finding> {
+/// Returns a finding about the expiry of a certificate, if it is near. The times are Unix times in seconds.
+pub(in crate::doctor) fn judge_expiry(area: &'static str, end: u64, now: u64) -> Option<Finding> {
     const RENEW: &str = "renew it (cert-manager: kubectl describe certificate; certbot: certbot renew), and let the server reload it";
-    match end.duration_since(now) {
-        Err(_) => Some(
+    match end.checked_sub(now) {
+        None => Some(
             Finding::failure(
                 area,
                 "expiry",
@@ -166,24 +143,25 @@ pub(in crate::doctor) fn judge_expiry(
             )
             .advise(RENEW),
         ),
-        Ok(left) if left < RENEWED => Some(
+        Some(left) if left < RENEWED => Some(
             Finding::warning(
                 area,
                 "expiry",
                 format!(
                     "the certificate expires in {} days, at {}",
-                    left.as_secs() / 86_400,
+                    left / 86_400,
                     date(end)
                 ),
             )
             .advise(RENEW),
         ),
-        Ok(_) => None,
+        Some(_) => None,
     }
 }
 
-fn date(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map_or_else(|_| "an unknown time".to_owned(), |t| t.to_string())
+fn date(time: u64) -> String {
+    jiff::Timestamp::from_second(time.cast_signed())
+        .map_or_else(|_| "an unknown time".to_owned(), |t| t.to_string())
 }
 
 pub(super) async fn examine(
@@ -193,7 +171,6 @@ pub(super) async fn examine(
 ) -> Result<(), String> {
     let both = [&rustls::version::TLS13, &rustls::version::TLS12];
     let shown = wire.shown(examining(&both, true)?).await?;
-    let now = SystemTime::now();
     let chain = &shown.chain;
     report.add(match verify(chain, &wire.host, roots, UnixTime::now()) {
         Ok(()) => Finding::ok(
@@ -203,9 +180,9 @@ pub(super) async fn examine(
         ),
         Err(error) => untrusted(&error, chain.len(), &wire.host),
     });
-    if let Some(end) = not_after(chain) {
+    if let Some(end) = chain.first().and_then(|leaf| certificate_expiry(leaf)) {
         report.add(
-            judge_expiry(AREA, end, now).unwrap_or_else(|| {
+            judge_expiry(AREA, end, unix_seconds()).unwrap_or_else(|| {
                 Finding::ok(AREA, "expiry", format!("not before {}", date(end)))
             }),
         );
@@ -266,15 +243,12 @@ mod tests {
 
     #[test]
     fn the_end_of_a_certificate_is_judged_at_its_edges() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let now = 1_800_000_000;
         let status = |end| judge_expiry(AREA, end, now).map(|finding| finding.status);
         assert_eq!(status(now + RENEWED), None);
-        assert_eq!(
-            status(now + RENEWED - Duration::from_secs(1)),
-            Some(Status::Warning)
-        );
+        assert_eq!(status(now + RENEWED - 1), Some(Status::Warning));
         assert_eq!(status(now), Some(Status::Warning));
-        assert_eq!(status(now - Duration::from_secs(1)), Some(Status::Failure));
+        assert_eq!(status(now - 1), Some(Status::Failure));
     }
 
     #[test]

@@ -49,6 +49,12 @@ impl ClientCertificate {
     }
 }
 
+/// Returns the end of a certificate's validity in Unix time, in seconds, or `None` if it cannot be parsed.
+pub fn certificate_expiry(der: &[u8]) -> Option<u64> {
+    let validity = Certificate::from_der(der).ok()?.tbs_certificate.validity;
+    Some(validity.not_after.to_unix_duration().as_secs())
+}
+
 fn only(mut names: impl Iterator<Item = Box<str>>) -> Option<Box<str>> {
     let first = names.next()?;
     names.next().is_none().then_some(first)
