@@ -159,9 +159,13 @@ impl Server {
         self.calls.inflight.stop();
     }
 
-    /// Closes all streams at shutdown, in the way that makes their clients reconnect elsewhere.
+    /// Closes all streams at shutdown, in the way that makes their clients reconnect elsewhere. Without other replicas,
+    /// which could receive the responses of clients, pending requests to clients fail.
     pub fn end_streams(&self) {
         self.streams.stop();
+        if !self.streams.is_shared() {
+            self.calls.inflight.client_requests.stop();
+        }
     }
 
     /// Counters of the requests sent to clients.

@@ -111,6 +111,8 @@ struct Waiting {
     by_session: HashMap<Arc<str>, usize>,
     /// Number of requests of a caller, who could leave no room for others.
     by_caller: HashMap<ShareKey, usize>,
+    /// True during a shutdown in which no response can arrive.
+    is_stopped: bool,
 }
 
 #[derive(Debug)]
@@ -148,6 +150,9 @@ fn replica_of(id: &str) -> Option<u64> {
     let is_ours = replica.len() == 16 && rest.len() == 32;
     is_ours.then(|| u64::from_str_radix(replica, 16).ok())?
 }
+
+/// Error of requests during a shutdown in which no response can arrive.
+const STOPPED: ClientRequestError = ClientRequestError::Unreachable("this server stops");
 
 /// Common prefix of all ids.
 const ID_PREFIX: &str = "q-";
@@ -204,16 +209,25 @@ impl ClientRequests {
         metrics.read(&QUESTIONS_WAITING, labels, waiting);
     }
 
-    /// Registers a request under a random id. Returns the limiting setting if there are too many.
+    /// Registers a request under a random id.
+    ///
+    /// # Errors
+    ///
+    /// There are too many, or no response could arrive.
     fn register(
         &self,
         context: &CallContext,
         slot: &Arc<PendingRequest>,
-    ) -> Result<Box<str>, &'static str> {
+    ) -> Result<Box<str>, ClientRequestError> {
         let Some(session) = &context.session else {
-            return Err("the request has no session");
+            return Err(ClientRequestError::Unreachable(
+                "the request has no session",
+            ));
         };
         let mut waiting = self.waiting();
+        if waiting.is_stopped {
+            return Err(STOPPED);
+        }
         let of_session = waiting.by_session.get(session).copied().unwrap_or_default();
         let caller = context.share;
         let of_caller = waiting.by_caller.get(&caller).copied().unwrap_or_default();
@@ -228,7 +242,7 @@ impl ClientRequests {
         };
         if let Some(setting) = full {
             count(&self.counters.turned_away);
-            return Err(setting);
+            return Err(ClientRequestError::TooMany(setting));
         }
         let mut id = self.prefix.to_string();
         HEXLOWER.encode_append(&crate::seal::random_bytes::<16>(), &mut id);
@@ -307,9 +321,24 @@ impl ClientRequests {
             let ids: Vec<_> = of_session.map(|(id, _)| id.clone()).collect();
             ids.iter().filter_map(|id| waiting.remove(id)).collect()
         };
-        for sent in ended {
+        self.fail(ended, &ClientRequestError::Ended);
+    }
+
+    /// Fails all requests, and those that follow: the server stops, and no response can arrive.
+    pub fn stop(&self) {
+        let stopped: Vec<_> = {
+            let mut waiting = self.waiting();
+            waiting.is_stopped = true;
+            let ids: Vec<_> = waiting.by_id.keys().cloned().collect();
+            ids.iter().filter_map(|id| waiting.remove(id)).collect()
+        };
+        self.fail(stopped, &STOPPED);
+    }
+
+    fn fail(&self, all: Vec<Sent>, error: &ClientRequestError) {
+        for sent in all {
             count(&self.counters.withdrawn);
-            sent.slot.respond(Err(ClientRequestError::Ended));
+            sent.slot.respond(Err(error.clone()));
         }
     }
 
@@ -358,7 +387,7 @@ impl PendingSends {
                     context.outlet.send_message(request(&id, &slot));
                     self.sent.push((id, slot));
                 }
-                Err(setting) => drop(slot.respond(Err(ClientRequestError::TooMany(setting)))),
+                Err(error) => drop(slot.respond(Err(error))),
             }
         }
         self.withdraw_closed(context, client_requests);

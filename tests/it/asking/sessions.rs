@@ -124,6 +124,23 @@ fn a_malformed_answer_fails_the_call_at_once() {
 }
 
 #[test]
+fn a_call_that_waits_for_its_client_ends_when_no_response_can_arrive() {
+    let mut server = Serve::new()
+        .app(|_| app())
+        .configured(|c| c.drain.grace_seconds = Some(600))
+        .start();
+    let (mut connection, _question) = {
+        let session = server.session_of("2025-11-25", &able());
+        asked(&server, &session, "named")
+    };
+    server.begin_to_stop();
+    let result = connection.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], true);
+    assert!(text(&result).contains("this server stops"), "{result}");
+    assert!(connection.event().is_none());
+}
+
+#[test]
 fn an_answer_that_reaches_another_replica_is_told_so() {
     let replica = || Serve::new().app(|_| app()).shared_key().start();
     let (here, there) = (replica(), replica());
