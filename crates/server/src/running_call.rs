@@ -313,7 +313,7 @@ impl<T> Future for RunningCall<T> {
                 place,
                 held,
             } => {
-                let admitted = held.poll_admitted(cx, || context.replay.is_waiting());
+                let admitted = held.poll_admitted(cx);
                 // A call that is stopped is polled to its end.
                 let is_polled = admitted.is_ready() || call.is_aborted();
                 if is_polled && let Poll::Ready(outcome) = Pin::new(call).poll(cx) {

@@ -157,7 +157,7 @@ impl Runner {
         cx: &mut Context<'_>,
     ) -> Poll<RunnerEvent<T>> {
         let replay = &self.context.replay;
-        let admitted = held.poll_admitted(cx, || replay.is_waiting());
+        let admitted = held.poll_admitted(cx);
         // A call that is stopped is polled to its end.
         let is_polled = admitted.is_ready() || call.is_aborted();
         if is_polled && let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
