@@ -244,6 +244,13 @@ fn inherited() -> io::Result<Option<BoundSocket>> {
     let socket = match handed.take_tcp_listener(0) {
         Ok(None) => return Ok(None),
         Ok(Some(listener)) => {
+            #[cfg(target_os = "linux")]
+            if !socket2::SockRef::from(&listener).is_listener()? {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the socket that was handed over (LISTEN_FDS) does not listen; with systemd, set Accept=no",
+                ));
+            }
             listener.set_nonblocking(true)?;
             BoundSocket::port(TcpListener::from_std(listener)?)?
         }
