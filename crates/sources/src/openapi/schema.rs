@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use serde_json::{Map, Value, json};
 
 use super::direction::{Absent, Direction, required_of, without_absent};
+use super::discriminator::name_alternatives;
 use super::document::{Document, Version};
 use crate::source::name::sanitized;
 
@@ -215,6 +216,7 @@ impl<'a> SchemaInliner<'a> {
             properties.retain(|name, _| !own_absent.contains(name));
         }
         without_absent(&mut copied, &absent);
+        name_alternatives(members, &mut copied);
         exclusive(&mut copied);
         any_of(&mut copied);
         if self.document.version == Version::V3_0 {
