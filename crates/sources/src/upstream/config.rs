@@ -101,12 +101,17 @@ pub struct UpstreamConfig {
     pub on_change: OnChange,
     /// Accepted for compatibility with other products: `stdio`, `http` or `sse`. The transport depends only on
     /// whether there is a command or a URL.
-    #[serde(rename = "type", alias = "transport", alias = "transportType")]
+    #[serde(rename = "type")]
     pub kind: Option<String>,
+    /// Accepted for compatibility with other products, as `type`.
+    #[serde(alias = "transportType")]
+    pub transport: Option<String>,
     /// Accepted for compatibility with other products, without effect.
-    #[serde(alias = "alwaysAllow", alias = "autoAllow")]
     #[serde(rename = "autoApprove")]
     pub auto_approve: Vec<String>,
+    /// Accepted for compatibility with other products, without effect.
+    #[serde(rename = "alwaysAllow", alias = "autoAllow")]
+    pub always_allow: Vec<String>,
     /// Accepted for compatibility with other products: the purpose of the server.
     pub description: Option<String>,
 }
@@ -185,7 +190,9 @@ impl Default for UpstreamConfig {
             on_down: OnDown::default(),
             on_change: OnChange::default(),
             kind: None,
+            transport: None,
             auto_approve: Vec::new(),
+            always_allow: Vec::new(),
             description: None,
         }
     }

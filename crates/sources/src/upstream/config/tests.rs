@@ -11,7 +11,7 @@ fn refused(text: &str) -> String {
 #[test]
 fn entries_of_other_products_can_be_used_as_they_are() {
     let stdio = of(
-        r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "disabled": false}"#,
+        r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "autoApprove": [], "transportType": "stdio", "disabled": false}"#,
     );
     let Ok(Target::Program(program)) = stdio.target("x") else {
         panic!("a program");
