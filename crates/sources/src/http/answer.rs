@@ -245,7 +245,10 @@ impl Pages {
         let json = body.ok_or_else(no_json)?;
         let page = response::part(json, &self.0.items).and_then(response::items);
         let page = page.ok_or_else(|| {
-            ToolError::new(format!("the response has no list at {:?}", self.0.items))
+            ToolError::new(match &*self.0.items {
+                "" => "the response is not a list".to_owned(),
+                items => format!("the response has no list at {items}"),
+            })
         })?;
         for item in page {
             items.push(response::compacted(item).ok_or_else(no_json)?);
