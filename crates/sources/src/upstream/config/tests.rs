@@ -26,6 +26,18 @@ fn entries_of_other_products_can_be_used_as_they_are() {
 }
 
 #[test]
+fn names_of_settings_in_other_products_are_known() {
+    let entry = of(
+        r#"{"httpUrl": "http://a/b", "includeTools": ["a"], "disabledTools": ["b"], "type": "http", "transport": "http"}"#,
+    );
+    assert_eq!(entry.url.as_deref(), Some("http://a/b"));
+    assert_eq!(
+        (entry.tools, entry.exclude_tools),
+        (vec!["a".to_owned()], vec!["b".to_owned()])
+    );
+}
+
+#[test]
 fn lists_are_those_of_one_identity() {
     let texts = [
         r#"{"url": "http://a/b"}"#,
