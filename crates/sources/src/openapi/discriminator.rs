@@ -2,7 +2,11 @@
 
 use serde_json::{Map, Value};
 
+use super::composition::is_base;
 use super::text::text;
+
+/// Maximum number of subtypes that are named.
+const SUBTYPES_MAX: usize = 50;
 
 /// Names the values of a schema's discriminator in the titles of the alternatives that they choose. `copied` has the
 /// alternatives.
@@ -34,6 +38,29 @@ pub(super) fn name_alternatives(schema: &Map<String, Value>, copied: &mut Map<St
                 members.insert("title".to_owned(), title.into());
             }
         }
+    }
+}
+
+/// Names the subtypes of a base schema in the description of the property that distinguishes them.
+pub(super) fn name_subtypes(schema: &Map<String, Value>, copied: &mut Map<String, Value>) {
+    let discriminator = schema.get("discriminator").filter(|_| is_base(schema));
+    let Some(discriminator) = discriminator else {
+        return;
+    };
+    let mapping = discriminator.get("mapping").and_then(Value::as_object);
+    let names = mapping
+        .into_iter()
+        .flatten()
+        .map(|(value, _)| value.as_str());
+    let names: Vec<&str> = names.take(SUBTYPES_MAX).collect();
+    let properties = copied.get_mut("properties").and_then(Value::as_object_mut);
+    let property = properties.and_then(|all| all.get_mut(text(discriminator, "propertyName")));
+    if let Some(Value::Object(property)) = property
+        && !names.is_empty()
+        && !property.contains_key("description")
+    {
+        let description = format!("One of {}", names.join(", "));
+        property.insert("description".to_owned(), description.into());
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod bundle;
+mod composition;
 mod config;
 mod direction;
 mod discriminator;

@@ -735,6 +735,50 @@ fn alternatives_show_the_value_of_the_discriminator() {
     assert_eq!(alternatives[1]["title"], "kind: puppy");
 }
 
+/// ASP.NET writes such documents.
+#[test]
+fn closed_parts_and_base_schemas_allow_the_properties_of_others() {
+    let animal = json!({
+        "type": "object", "required": ["kind"], "additionalProperties": false,
+        "properties": {"kind": {"type": "string"}, "name": {"type": "string"}},
+        "discriminator": {"propertyName": "kind", "mapping": {"dog": "#/components/schemas/Dog"}},
+    });
+    let owner = json!({"type": "object", "additionalProperties": false, "properties": {"id": {"type": "integer"}}});
+    let part = json!({"type": "object", "additionalProperties": false, "properties": {"bark": {"type": "boolean"}}});
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let dog = json!({"allOf": [reference("Animal"), reference("Owner"), part]});
+    for version in ["3.0.3", "3.1.0"] {
+        let of = |schema: Value| {
+            let mut document = operations(&schema);
+            document["openapi"] = version.into();
+            document["components"]["schemas"] =
+                json!({"Animal": animal, "Owner": owner, "Dog": dog});
+            let collector = import_with(document, json!({}));
+            let schema = schema_of(&collector, "add").clone();
+            let compiled = Compiled::input(&schema).expect("sound");
+            (schema, move |body: Value| {
+                compiled.check(&json!({ "body": body })).is_ok()
+            })
+        };
+        let (_, accepts) = of(reference("Dog"));
+        assert!(
+            accepts(json!({"kind": "dog", "id": 1, "bark": true})),
+            "{version}"
+        );
+        assert!(!accepts(json!({"id": 1, "bark": true})), "{version}");
+        assert!(!accepts(json!({"kind": "dog", "bark": 1})), "{version}");
+        let (schema, accepts) = of(reference("Animal"));
+        assert!(accepts(json!({"kind": "dog", "bark": true})), "{version}");
+        assert!(schema.to_string().contains("One of dog"), "{schema}");
+        let (_, accepts) = of(json!({"allOf": [reference("Owner")], "description": "Whose."}));
+        assert!(accepts(json!({"id": 1})), "{version}");
+        assert!(
+            !accepts(json!({"id": 1, "bark": true})),
+            "{version}: closed alone"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_response_to_head_is_its_headers() {
     let (server, _) = serve(|_| {
