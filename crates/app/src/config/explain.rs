@@ -126,7 +126,9 @@ fn has_variable_in_path(written: &str) -> bool {
 }
 
 /// Masks the parts of a string that can be secret: user and query of a URL, and the value after a flag named like a secret.
-/// Variables in a command line and in the path of a URL are shown as written. `node` is the value before it was read, if there is one.
+///
+/// Variables in a command line and in the path of a URL are shown as written. `node` is the value in the file, if it is
+/// there.
 fn shown(value: &Value, node: Option<&Node>, is_in_command_line: bool) -> Value {
     let written = node
         .and_then(|node| node.written.as_deref())

@@ -338,7 +338,6 @@ mod tests {
             json!({"files": ["a", "-c"]}),
             json!({"files": ["a\0"]}),
             json!({"files": [["a"]]}),
-            json!({"one": ["a"]}),
         ] {
             assert!(fill(&argv, &refused).is_err(), "{refused}");
         }

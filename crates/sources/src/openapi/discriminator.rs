@@ -29,7 +29,7 @@ pub(super) fn name_alternatives(schema: &Map<String, Value>, copied: &mut Map<St
             let reference = text(written, "$ref");
             let is_chosen =
                 |target: &Value| target.as_str().map(name_in) == Some(name_in(reference));
-            let values = mapping.iter().filter(|(_, target)| is_chosen(target));
+            let values = mapping.iter().filter(|(_, target)| is_chosen(*target));
             let values: Vec<&str> = values.map(|(value, _)| value.as_str()).collect();
             if let Some(members) = alternative.as_object_mut()
                 && !values.is_empty()

@@ -178,7 +178,7 @@ const NAMES_MAX: usize = 20;
 
 /// Lists names for a message.
 fn listed<T: AsRef<str>>(names: &[T]) -> String {
-    let shown = names.iter().take(NAMES_MAX).map(AsRef::as_ref);
+    let shown = names.iter().take(NAMES_MAX).map(|name| name.as_ref());
     let shown = shown.collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown,
