@@ -5,7 +5,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::catalog::{Arguments, InvalidArguments, path_deserializer};
+use crate::catalog::path_deserializer::{self, TypeMismatch};
+use crate::catalog::{Arguments, InvalidArguments};
 use crate::protocol::scan::rounded_integer;
 
 /// An argument of a tool.
@@ -88,8 +89,17 @@ impl ArgumentType {
 }
 
 impl ArgumentConfig {
-    /// Checks that some value can satisfy the description: it fails if the allowed values all have another type.
+    /// Checks that some value can satisfy the description: it fails if the allowed values all have another type, or if
+    /// a minimum is larger than its maximum.
     fn check(&self) -> Result<(), String> {
+        let bounds = self.minimum.zip(self.maximum);
+        if bounds.is_some_and(|(minimum, maximum)| maximum < minimum) {
+            return Err("minimum is larger than maximum; correct one of them".to_owned());
+        }
+        let lengths = self.min_length.zip(self.max_length);
+        if lengths.is_some_and(|(minimum, maximum)| maximum < minimum) {
+            return Err("min_length is larger than max_length; correct one of them".to_owned());
+        }
         let kind = self.r#type;
         let of = |value: &Value, what: &str| match kind.has(value) {
             true => Ok(()),
@@ -228,8 +238,8 @@ pub fn input_schema(
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, value) in arguments {
-        let argument: ArgumentConfig = path_deserializer::read(value)
-            .map_err(|misfit| format!("arguments.{name}: {}", misfit.cause))?;
+        let argument: ArgumentConfig =
+            path_deserializer::read(value).map_err(|misfit| mismatch(name, &misfit))?;
         argument
             .check()
             .map_err(|problem| format!("arguments.{name}: {problem}"))?;
@@ -244,6 +254,25 @@ pub fn input_schema(
     }
     schema["additionalProperties"] = false.into();
     Ok(schema)
+}
+
+/// Describes why a value is not the description of the argument `name`.
+fn mismatch(name: &str, misfit: &TypeMismatch) -> String {
+    let cause = misfit.cause.to_string();
+    if cause.contains("expected struct ") {
+        return format!(
+            "arguments.{name}: it must be a table of settings, such as {{ type: integer }}"
+        );
+    }
+    if cause.starts_with("unknown field ") {
+        return format!(
+            "arguments.{name}: {cause}; for other keywords of JSON Schema, set input_schema instead of arguments"
+        );
+    }
+    match misfit.path.pieces().next() {
+        Some(_) => format!("arguments.{name}.{}: {cause}", misfit.path),
+        None => format!("arguments.{name}: {cause}"),
+    }
 }
 
 /// Inserts the schema's default for each omitted argument.
@@ -305,6 +334,36 @@ mod tests {
         ] {
             let problem = schema(wrong).expect_err("no value could be right");
             assert!(problem.contains("arguments.state"), "{problem}");
+            assert!(problem.contains(named), "{problem}");
+        }
+    }
+
+    #[test]
+    fn mistakes_in_a_description_are_named_with_their_place() {
+        for (argument, named) in [
+            (
+                json!("string"),
+                "arguments.a: it must be a table of settings",
+            ),
+            (
+                json!({"type": "array", "items": {"type": "integer"}}),
+                "arguments.a.items: unknown variant",
+            ),
+            (
+                json!({"format": "date"}),
+                "set input_schema instead of arguments",
+            ),
+            (
+                json!({"minimum": 5, "maximum": 1, "type": "integer"}),
+                "arguments.a: minimum is larger",
+            ),
+            (
+                json!({"min_length": 5, "max_length": 1}),
+                "arguments.a: min_length is larger",
+            ),
+        ] {
+            let arguments = Map::from_iter([("a".to_owned(), argument)]);
+            let problem = input_schema(&arguments, None).expect_err("refused");
             assert!(problem.contains(named), "{problem}");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use encoding_rs::{Encoding, UTF_8};
-use http::header::{CONTENT_TYPE, LOCATION};
+use http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -135,6 +135,17 @@ pub(super) fn of_text(text: String, answer: &FetchedResponse) -> Output {
         true => without_text(answer),
         false => Output::text(text),
     }
+}
+
+/// Converts a response to a HEAD request to a result: its status and its headers.
+pub(super) fn head(answer: &FetchedResponse) -> Output {
+    let headers = answer.headers.iter();
+    let headers = headers.filter(|(name, _)| **name != SET_COOKIE);
+    let lines = headers.map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        format!("\n{name}: {value}")
+    });
+    Output::text(in_words(answer.status) + &lines.collect::<String>())
 }
 
 /// Describes a response without content by its status, and by the location of what was created.

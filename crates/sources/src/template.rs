@@ -113,6 +113,15 @@ impl Template {
                 .collect();
             unknown.sort();
             if let Some(name) = unknown.first() {
+                let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let meant = names
+                    .iter()
+                    .find(|known| known.contains(name.as_str()) && !known.chars().all(plain));
+                if let Some(known) = meant {
+                    return Err(format!(
+                        "{source:?} names {name:?}, which is not an argument; for {known}, write arguments[{known:?}]"
+                    ));
+                }
                 return Err(format!(
                     "{source:?} names {name:?}, which is not an argument; there {}",
                     match names {

@@ -60,7 +60,7 @@ impl Diagnostic {
                 _ => format!(" in {}", path.join(".")),
             };
             format!("{} is missing{owner}", field.trim())
-        } else if is_secret || node.substituted {
+        } else if is_secret || node.written.is_some() {
             format!("{}: {}", path.join("."), expectation(refusal))
         } else {
             format!("{}: {}", path.join("."), in_words(refusal))

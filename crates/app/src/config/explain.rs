@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::load::Loaded;
 use super::schema::{self, Reload};
-use super::value::Origin;
+use super::value::{Content, Node, Origin};
 use crate::environment::MASK;
 use crate::telemetry::is_named_like_a_secret;
 
@@ -97,7 +97,7 @@ impl Loaded {
                     let reload = schema::setting(path).map(|setting| setting.reload);
                     effective.push(ResolvedSetting {
                         setting: path.join("."),
-                        value: shown(value),
+                        value: shown(value, self.tree.get(path), is_command_line(name)),
                         from: origin.describe(self.file.as_deref()),
                         reload: reload.unwrap_or_default(),
                         origin,
@@ -112,16 +112,43 @@ impl Loaded {
 /// Replacement for a masked value.
 const HIDDEN: &str = "***";
 
+/// Returns true for settings with the arguments of a program, of which any can be a secret.
+fn is_command_line(setting: &str) -> bool {
+    matches!(setting, "args" | "argv")
+}
+
+/// Returns true if a URL has a variable in its path. The URLs of some APIs contain a key there.
+fn has_variable_in_path(written: &str) -> bool {
+    let path = written
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split_once('/'));
+    path.is_some_and(|(_, path)| path.contains("${"))
+}
+
 /// Masks the parts of a string that can be secret: user and query of a URL, and the value after a flag named like a secret.
-fn shown(value: &Value) -> Value {
+///
+/// Variables in a command line and in the path of a URL are shown as written. `node` is the value in the file, if it is
+/// there.
+fn shown(value: &Value, node: Option<&Node>, is_in_command_line: bool) -> Value {
+    let written = node
+        .and_then(|node| node.written.as_deref())
+        .filter(|written| is_in_command_line || has_variable_in_path(written));
+    let content = node.map(|node| &node.content);
     match value {
-        Value::String(text) => match without_secrets(text) {
-            Some(shown) => shown.into(),
-            None => value.clone(),
-        },
+        Value::String(text) => {
+            let text = written.unwrap_or(text);
+            without_secrets(text).map_or_else(|| text.into(), Value::from)
+        }
         Value::Array(values) => {
+            if let Some(written) = written {
+                return written.into();
+            }
+            let nodes: &[Node] = match content {
+                Some(Content::List(nodes)) => nodes,
+                _ => &[],
+            };
             let mut follows_flag = false;
-            let values = values.iter().map(|value| {
+            let values = values.iter().enumerate().map(|(position, value)| {
                 let text = value.as_str().unwrap_or_default();
                 let (flag, rest) = text
                     .split_once('=')
@@ -132,16 +159,22 @@ fn shown(value: &Value) -> Value {
                 match (is_flag, rest) {
                     (true, Some(_)) => format!("{flag}={HIDDEN}").into(),
                     _ if hides => HIDDEN.into(),
-                    _ => shown(value),
+                    _ => shown(value, nodes.get(position), is_in_command_line),
                 }
             });
             values.collect()
         }
         Value::Object(members) => {
+            let nodes: &[(String, Node)] = match content {
+                Some(Content::Table(nodes)) => nodes,
+                _ => &[],
+            };
             let members = members.iter().map(|(name, value)| {
+                let node = nodes.iter().find(|(known, _)| known == name);
+                let node = node.map(|(_, node)| node);
                 let value = match SENT.contains(&name.as_str()) {
                     true => without_named_secrets(value),
-                    false => shown(value),
+                    false => shown(value, node, is_command_line(name)),
                 };
                 (name.clone(), value)
             });
@@ -159,7 +192,7 @@ fn without_named_secrets(value: &Value) -> Value {
     let Value::Object(members) = value else {
         return match value {
             Value::Array(values) => values.iter().map(without_named_secrets).collect(),
-            value => shown(value),
+            value => shown(value, None, false),
         };
     };
     let members = members.iter().map(|(name, value)| {
@@ -272,7 +305,7 @@ mod tests {
             "g": ["note: see a@b", "mailto:a@b.example", "urn:a?b=c"],
             "h": ["/search?q={{ q }}&key=***", "/pets?limit={{ limit }}", "/etc/longshore"],
         });
-        assert_eq!(shown(&value), expected);
+        assert_eq!(shown(&value, None, false), expected);
     }
 
     #[test]
@@ -291,7 +324,7 @@ mod tests {
             "form": {"client_secret": "***"},
             "json": {"login": {"password": "***"}, "all": [{"pin": "***"}], "max_tokens": 10, "tokens": {"max": 1}, "secret": null},
         }]}}]);
-        assert_eq!(shown(&tool), expected);
+        assert_eq!(shown(&tool, None, false), expected);
     }
 
     #[test]

@@ -357,14 +357,14 @@ fn substitute(tree: &mut Node, probe: &Probe, file: &Path, diagnostics: &mut Vec
         None => in_file.is_some_and(|value| value == "empty"),
     };
     tree.each_text(&mut Vec::new(), &mut |path, node| {
-        let Content::Leaf(Value::String(text)) = &node.content else {
+        let Content::Leaf(Value::String(written)) = &node.content else {
             return;
         };
-        match expand(text, probe, lenient) {
+        match expand(written, probe, lenient) {
             Ok(Expanded::Unchanged) => {}
             Ok(Expanded::Text { text, substituted }) => {
+                node.written = substituted.then(|| written.clone());
                 node.content = Content::Leaf(text.into());
-                node.substituted = substituted;
             }
             Err(message) => diagnostics.push(Diagnostic::new(
                 path,

@@ -33,7 +33,7 @@ pub(super) fn read_as<T: DeserializeOwned>(
             && let Some(meant) = meant(node).or_else(|| truth(node, &refusal))
         {
             node.content = Content::Leaf(meant.clone());
-            node.substituted = false;
+            node.written = None;
             if let Some(node) = tree.get_mut(&path) {
                 node.content = Content::Leaf(meant);
             }
@@ -52,7 +52,7 @@ pub(super) fn read_as<T: DeserializeOwned>(
 /// Parses a variable's value as JSON; `None` if it is a plain string.
 fn meant(node: &Node) -> Option<Value> {
     match &node.content {
-        Content::Leaf(Value::String(text)) if node.substituted => serde_json::from_str(text)
+        Content::Leaf(Value::String(text)) if node.written.is_some() => serde_json::from_str(text)
             .ok()
             .filter(|value: &Value| !value.is_string()),
         _ => None,

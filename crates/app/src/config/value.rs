@@ -54,8 +54,8 @@ impl Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) origin: Origin,
-    /// True if the string was substituted from a variable by `${...}`. It is masked, and can hold a number.
-    pub(super) substituted: bool,
+    /// The string as written, if it was substituted from a variable by `${...}`. It is masked, and can hold a number.
+    pub(super) written: Option<String>,
     pub(super) content: Content,
 }
 
@@ -70,7 +70,7 @@ impl Node {
     pub(super) fn new(origin: Origin, content: Content) -> Self {
         Self {
             origin,
-            substituted: false,
+            written: None,
             content,
         }
     }
@@ -102,7 +102,7 @@ impl Node {
             (content, above) => {
                 *content = above;
                 self.origin = over.origin;
-                self.substituted = over.substituted;
+                self.written = over.written;
             }
         }
     }

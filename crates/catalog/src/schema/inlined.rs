@@ -10,6 +10,20 @@ const DEPTH_MAX: usize = 16;
 /// Returns an equivalent schema with its definitions in the places of their references, for clients and model APIs that
 /// do not resolve references. `None` if the schema has none, is recursive, or would become much larger.
 pub(super) fn inlined(schema: &Value) -> Option<Value> {
+    expanded(schema, false)
+}
+
+/// Returns a schema without references that accepts all that this one accepts. A definition within itself, and one for
+/// which there is no space, accept any value. `None` if there are no definitions, or if a schema that accepts more would
+/// reject others.
+pub(super) fn simplified(schema: &Value) -> Option<Value> {
+    let text = schema.to_string();
+    let is_named = |keyword: &&str| text.contains(*keyword);
+    let reversing = ["\"not\"", "\"if\"", "\"maxContains\"", "\"unevaluated"];
+    (!reversing.iter().any(is_named)).then(|| expanded(schema, true))?
+}
+
+fn expanded(schema: &Value, simplifies: bool) -> Option<Value> {
     let mut root = schema.as_object()?.clone();
     let Some(Value::Object(definitions)) = root.shift_remove("$defs") else {
         return None;
@@ -30,9 +44,11 @@ pub(super) fn inlined(schema: &Value) -> Option<Value> {
     let mut inliner = Inliner {
         definitions,
         left: text.len() + GROWTH_MAX,
+        simplifies,
+        open: Vec::new(),
     };
     let mut root = Value::Object(root);
-    inliner.expand(&mut root, 0)?;
+    inliner.expand(&mut root)?;
     // The names of some properties are those of keywords whose values are not schemas.
     (!root.to_string().contains("\"$ref\"")).then_some(root)
 }
@@ -41,46 +57,75 @@ struct Inliner {
     definitions: Map<String, Value>,
     /// Bytes of definitions that may still be inserted.
     left: usize,
+    /// Replaces definitions that cannot be inserted by schemas that accept any value.
+    simplifies: bool,
+    /// Names of the definitions that the current schema is within.
+    open: Vec<String>,
 }
 
 impl Inliner {
-    fn expand(&mut self, value: &mut Value, depth: usize) -> Option<()> {
+    fn expand(&mut self, value: &mut Value) -> Option<()> {
         match value {
             Value::Object(members) => {
                 if let Some(Value::String(reference)) = members.get("$ref") {
                     let name = reference.strip_prefix("#/$defs/")?.to_owned();
-                    self.insert(&name, members)?;
-                    return (depth < DEPTH_MAX).then(|| self.expand(value, depth + 1))?;
+                    let is_within_itself = self.open.contains(&name);
+                    if is_within_itself && !self.simplifies || DEPTH_MAX <= self.open.len() {
+                        return None;
+                    }
+                    if !self.insert(&name, members, is_within_itself)? {
+                        return Some(());
+                    }
+                    self.open.push(name);
+                    self.expand(value)?;
+                    self.open.pop();
+                    return Some(());
+                }
+                if self.simplifies
+                    && members.get("oneOf").is_some_and(Value::is_array)
+                    && !members.contains_key("anyOf")
+                    && let Some(alternatives) = members.shift_remove("oneOf")
+                {
+                    // Alternatives that accept more can both accept a value.
+                    members.insert("anyOf".to_owned(), alternatives);
                 }
                 let schemas = members.iter_mut().filter(|(keyword, _)| {
                     !matches!(keyword.as_str(), "const" | "enum" | "default" | "examples")
                 });
                 for (_, schema) in schemas {
-                    self.expand(schema, depth)?;
+                    self.expand(schema)?;
                 }
                 Some(())
             }
-            Value::Array(items) => items
-                .iter_mut()
-                .try_for_each(|item| self.expand(item, depth)),
+            Value::Array(items) => items.iter_mut().try_for_each(|item| self.expand(item)),
             _ => Some(()),
         }
     }
 
-    /// Puts a definition in the place of a reference. Only annotations may stand beside it, and override its own.
-    fn insert(&mut self, name: &str, members: &mut Map<String, Value>) -> Option<()> {
+    /// Puts a definition in the place of a reference. Only annotations may stand beside it, and override its own. Returns
+    /// false if the reference was removed instead.
+    fn insert(
+        &mut self,
+        name: &str,
+        members: &mut Map<String, Value>,
+        is_within_itself: bool,
+    ) -> Option<bool> {
         let definition = self.definitions.get(name)?;
-        self.left = self.left.checked_sub(definition.to_string().len())?;
         members.shift_remove("$ref");
         if !members.keys().all(|keyword| is_annotation(keyword)) {
             return None;
         }
+        let left = self.left.checked_sub(definition.to_string().len());
+        if self.simplifies && (is_within_itself || left.is_none()) {
+            return Some(false);
+        }
+        self.left = left?;
         for (keyword, value) in definition.as_object()? {
             members
                 .entry(keyword.as_str())
                 .or_insert_with(|| value.clone());
         }
-        Some(())
+        Some(true)
     }
 }
 
@@ -178,6 +223,46 @@ mod tests {
         }
         let value = with(json!({"const": {"$ref": "a"}}), json!({}));
         assert_eq!(inlined(&value), None);
+    }
+
+    #[test]
+    fn recursive_definitions_are_simplified_where_that_rejects_nothing() {
+        let with = |node: Value| {
+            json!({
+                "type": "object",
+                "properties": {"tree": {"$ref": "#/$defs/Node"}, "unit": {"$ref": "#/$defs/Unit"}},
+                "$defs": {"Node": node, "Unit": {"type": "string"}},
+            })
+        };
+        let children =
+            json!({"type": "array", "items": {"$ref": "#/$defs/Node", "title": "Child"}});
+        let node = json!({"type": "object", "properties": {"children": children}});
+        assert_eq!(
+            simplified(&with(node)),
+            Some(json!({
+                "type": "object",
+                "properties": {
+                    "tree": {"type": "object", "properties": {"children": {"type": "array", "items": {"title": "Child"}}}},
+                    "unit": {"type": "string"},
+                },
+            }))
+        );
+        let either =
+            json!({"oneOf": [{"const": 1}, {"type": "array", "items": {"$ref": "#/$defs/Node"}}]});
+        assert_eq!(
+            simplified(&with(either)).expect("simplified")["properties"]["tree"],
+            json!({"anyOf": [{"const": 1}, {"type": "array", "items": {}}]})
+        );
+        let reversed = json!({"not": {"$ref": "#/$defs/Node"}});
+        assert_eq!(simplified(&with(reversed)), None);
+        let large = json!({"description": "x".repeat(600)});
+        let mut many = with(large);
+        for at in 0..9 {
+            many["properties"][format!("p{at}")] = json!({"$ref": "#/$defs/Node"});
+        }
+        let simplified = simplified(&many).expect("simplified");
+        assert_eq!(simplified["properties"]["p8"], json!({}));
+        assert_ne!(simplified["properties"]["tree"], json!({}));
     }
 
     #[test]

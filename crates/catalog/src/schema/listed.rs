@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::inlined::inlined;
+use super::inlined::{inlined, simplified};
 use super::portable_pattern::has_portable_patterns;
 use super::type_lists;
 
@@ -18,10 +18,13 @@ pub fn listed_input(schema: &Value) -> Value {
 
 /// Returns the output schema to list, in the same form. `None` if it has a pattern that clients may not be able to compile.
 ///
-/// The TypeScript SDK 1.22.0 fails on the whole list if an output schema refers to a definition.
+/// The TypeScript SDK 1.22.0 fails on the whole list if an output schema refers to a definition. A recursive or large schema
+/// is therefore listed in a form that accepts more, where that is possible.
 #[doc(hidden)]
 pub fn listed_output(schema: &Value) -> Option<Value> {
-    has_portable_patterns(schema).then(|| listed_input(schema))
+    let without_references = || inlined(schema).or_else(|| simplified(schema));
+    has_portable_patterns(schema)
+        .then(|| adapted(without_references().unwrap_or_else(|| schema.clone())))
 }
 
 fn adapted(mut schema: Value) -> Value {
@@ -100,10 +103,30 @@ fn adapt(members: &mut Map<String, Value>, splits_types: bool) {
 
 /// Adapts a schema within another one. The type of the root is not an alternative.
 fn adapt_inner(members: &mut Map<String, Value>, splits_types: bool) {
+    add_type(members);
     if splits_types {
         type_lists::split(members);
     }
     adapt(members, splits_types);
+}
+
+/// Adds the type that all values of an `enum` or a `const` have. Some clients reject properties without a type.
+fn add_type(members: &mut Map<String, Value>) {
+    if members.contains_key("type") || members.contains_key("$ref") {
+        return;
+    }
+    let values = match (members.get("enum"), members.get("const")) {
+        (Some(Value::Array(values)), _) => values.as_slice(),
+        (_, Some(value)) => std::slice::from_ref(value),
+        _ => return,
+    };
+    let kind = match values.first() {
+        Some(Value::String(_)) if values.iter().all(Value::is_string) => "string",
+        Some(Value::Bool(_)) if values.iter().all(Value::is_boolean) => "boolean",
+        Some(Value::Number(_)) if values.iter().all(Value::is_number) => "number",
+        _ => return,
+    };
+    members.insert("type".to_owned(), kind.into());
 }
 
 fn adapt_schema(schema: &mut Value, splits_types: bool) {
@@ -170,6 +193,27 @@ mod tests {
                     "list": {"type": "array", "items": {}},
                 },
                 "$defs": {"Any": {}, "Map": {"type": "object", "additionalProperties": {"properties": {"a": {}}}}},
+            })
+        );
+    }
+
+    #[test]
+    fn values_of_one_type_have_that_type() {
+        let schema = json!({"type": "object", "properties": {
+            "text": {"enum": ["a", "b"]},
+            "number": {"const": 1},
+            "flag": {"enum": [true]},
+            "mixed": {"enum": ["a", null]},
+            "typed": {"type": "integer", "enum": [1]},
+        }});
+        assert_eq!(
+            adapted(schema)["properties"],
+            json!({
+                "text": {"enum": ["a", "b"], "type": "string"},
+                "number": {"const": 1, "type": "number"},
+                "flag": {"enum": [true], "type": "boolean"},
+                "mixed": {"enum": ["a", null]},
+                "typed": {"type": "integer", "enum": [1]},
             })
         );
     }

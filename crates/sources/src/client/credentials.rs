@@ -106,21 +106,36 @@ impl Sender {
         &self,
         outgoing: OutgoingRequest,
     ) -> Result<StreamingResponse, ClientError> {
-        let Some(credentials) = &self.credentials else {
-            return Ok(self.client.open(outgoing).await?);
-        };
-        let with_credentials = async || {
-            let mut attempt = outgoing.clone();
-            credentials.apply(&mut attempt).await?;
-            Ok::<_, ClientError>(attempt)
-        };
-        let attempt = with_credentials().await?;
-        let answer = self.client.open(attempt.clone()).await?;
-        if answer.status == StatusCode::UNAUTHORIZED
-            && credentials.refused(&attempt, &answer.headers).await
-        {
-            return Ok(self.client.open(with_credentials().await?).await?);
-        }
+        let (answer, _) = self.send(outgoing).await?;
         Ok(answer)
+    }
+
+    /// Sends a request as [`open`](Self::open) does. Also returns the secrets of the credentials, which the response may
+    /// echo if it is not a success.
+    pub(super) async fn send(
+        &self,
+        outgoing: OutgoingRequest,
+    ) -> Result<(StreamingResponse, Vec<String>), ClientError> {
+        let Some(credentials) = &self.credentials else {
+            return Ok((self.client.open(outgoing).await?, Vec::new()));
+        };
+        let attempt = async || {
+            let mut sent = outgoing.clone();
+            credentials.apply(&mut sent).await?;
+            let answer = self.client.open(sent.clone()).await?;
+            Ok::<_, ClientError>((sent, answer))
+        };
+        let (mut sent, mut answer) = attempt().await?;
+        if answer.status == StatusCode::UNAUTHORIZED
+            && credentials.refused(&sent, &answer.headers).await
+        {
+            (sent, answer) = attempt().await?;
+        }
+        let prepared = (&outgoing.headers, &outgoing.url);
+        let secrets = match answer.status.is_success() {
+            true => Vec::new(),
+            false => added_secrets(prepared, (&sent.headers, &sent.url)),
+        };
+        Ok((answer, secrets))
     }
 }

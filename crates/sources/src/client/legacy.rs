@@ -1,6 +1,7 @@
 //! Connection to a server of HTTP+SSE (2024-11-05): one stream for all messages from the server, and an endpoint to
 //! post to.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::net::{
     self, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, SseItem,
     StreamingResponse,
 };
+use crate::source::redact::{conceal, secrets_of};
 
 pub(super) struct Link {
     poster: Poster,
@@ -140,10 +142,14 @@ impl Poster {
             .headers
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         outgoing.body = message;
-        let answer = self.client.open(outgoing).await?.read().await?;
+        let configured = secrets_of(&outgoing.headers, &outgoing.url);
+        let (answer, mut secrets) = self.client.send(outgoing).await?;
+        let mut answer = answer.read().await?;
         if answer.status.is_success() {
             return Ok(());
         }
+        secrets.extend(configured);
+        conceal(secrets.into_iter().map(Cow::from), &mut answer);
         Err(ClientError::Status {
             status: answer.status.as_u16(),
             said: beginning(&answer.body),

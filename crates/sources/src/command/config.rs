@@ -133,8 +133,8 @@ pub struct CommandToolConfig {
     /// Program and its arguments.
     ///
     /// A string is one argument, regardless of the values in its placeholders. It is omitted if a placeholder has no
-    /// value. A list of strings is several arguments that are omitted together. A value cannot begin an argument with
-    /// a dash, except after `--`.
+    /// value. If it is only one placeholder whose value is a list, each element is an argument. A list of strings is
+    /// several arguments that are omitted together. A value cannot begin an argument with a dash, except after `--`.
     #[schemars(extend("x-path" = "program"))]
     pub argv: Vec<Value>,
     /// Allow values to begin an argument with a dash.

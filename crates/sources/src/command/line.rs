@@ -83,12 +83,15 @@ impl Line {
         let mut line = Vec::new();
         let mut options_ended = false;
         for Group(templates) in &self.groups {
-            let texts = templates.iter().map(|template| one(template, values));
-            let texts: Vec<Option<String>> = texts.collect::<Result<_, _>>()?;
-            let Some(texts) = texts.into_iter().collect::<Option<Vec<String>>>() else {
+            let texts = templates.iter().map(|template| texts_of(template, values));
+            let texts: Vec<Option<Vec<String>>> = texts.collect::<Result<_, _>>()?;
+            let Some(texts) = texts.into_iter().collect::<Option<Vec<_>>>() else {
                 continue;
             };
-            for (template, text) in templates.iter().zip(texts) {
+            let each = templates.iter().zip(texts);
+            let each = each
+                .flat_map(|(template, texts)| texts.into_iter().map(move |text| (template, text)));
+            for (template, text) in each {
                 if text.contains('\0') {
                     let problem = "a value has a NUL, which no argument can hold";
                     return Err(problem.to_owned().into());
@@ -109,11 +112,12 @@ impl Line {
     }
 }
 
-/// Renders a template. Returns `None` if any of its placeholders has no value.
-fn one(template: &Template, values: &Context) -> Result<Option<String>, TemplateError> {
-    match template.text(values) {
+/// Renders a template: to several arguments if it is one placeholder whose value is a list. Returns `None` if any of its
+/// placeholders has no value.
+fn texts_of(template: &Template, values: &Context) -> Result<Option<Vec<String>>, TemplateError> {
+    match template.texts(values) {
         Err(TemplateError::Invalid(_)) if template.lacks_a_value(values) => Ok(None),
-        result => result,
+        result => Ok(result.map(Some)?.filter(|texts| !texts.is_empty())),
     }
 }
 
@@ -316,10 +320,27 @@ mod tests {
             .expect("a line"),
             ["--context", "2", "--max=5", "-r", "7", ""]
         );
-        assert!(
-            fill(&argv, &json!({"text": ["a", "b"]})).is_err(),
-            "a list is not one argument"
-        );
+    }
+
+    #[test]
+    fn a_list_is_one_argument_for_each_element() {
+        let argv = json!([
+            "tar",
+            ["--files", "{{ files }}"],
+            "x={{ one }}",
+            "--",
+            "{{ more }}"
+        ]);
+        let line = fill(&argv, &json!({"files": ["a b", 7], "more": ["-c"]}));
+        assert_eq!(line.expect("a line"), ["--files", "a b", "7", "--", "-c"]);
+        assert_eq!(fill(&argv, &json!({"files": []})).expect("a line"), ["--"]);
+        for refused in [
+            json!({"files": ["a", "-c"]}),
+            json!({"files": ["a\0"]}),
+            json!({"files": [["a"]]}),
+        ] {
+            assert!(fill(&argv, &refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
 use http::header::LINK;
+use http::{Method, StatusCode};
 use minijinja::Value as Context;
 use minijinja::value::Serde;
 use serde_json::{Map, Value};
@@ -23,13 +23,19 @@ pub(super) struct Response {
     read_as: ReadAs,
     ok: Vec<u16>,
     errors: BTreeMap<String, Template>,
+    /// True if the request is HEAD.
+    is_head: bool,
 }
 
 /// Names that a template can use for the response, besides the arguments.
 const OF_ANSWER: [&str; 4] = ["status", "headers", "body", "text"];
 
 impl Response {
-    pub(super) fn new(config: &ResponseConfig, names: Option<&[&str]>) -> Result<Self, String> {
+    pub(super) fn new(
+        config: &ResponseConfig,
+        names: Option<&[&str]>,
+        method: &Method,
+    ) -> Result<Self, String> {
         let all: Option<Vec<&str>> = names.map(|names| [names, &OF_ANSWER].concat());
         let read = |text: &str, setting: &str| {
             Template::new(text, EscapeContext::Response, all.as_deref())
@@ -64,6 +70,7 @@ impl Response {
             read_as: config.r#as,
             ok: config.ok.clone(),
             errors,
+            is_head: *method == Method::HEAD,
         })
     }
 
@@ -106,6 +113,7 @@ impl Response {
         }
         let media_type = response::media_type(&answer.headers);
         match self.read_as {
+            ReadAs::Auto if self.is_head => Ok(response::head(answer)),
             ReadAs::Auto => response::output(answer),
             ReadAs::Json => response::document(&answer.body).ok_or_else(no_json),
             ReadAs::Text => {
@@ -237,7 +245,10 @@ impl Pages {
         let json = body.ok_or_else(no_json)?;
         let page = response::part(json, &self.0.items).and_then(response::items);
         let page = page.ok_or_else(|| {
-            ToolError::new(format!("the response has no list at {:?}", self.0.items))
+            ToolError::new(match &*self.0.items {
+                "" => "the response is not a list".to_owned(),
+                items => format!("the response has no list at {items}"),
+            })
         })?;
         for item in page {
             items.push(response::compacted(item).ok_or_else(no_json)?);

@@ -147,7 +147,7 @@ impl HttpTool {
         let names = names.as_deref();
         let authenticated = request::sends_credentials(http, config)?;
         let request = RequestPlan::new(http, config, names, authenticated)?;
-        let response = Response::new(&config.response, names)?;
+        let response = Response::new(&config.response, names, request.method())?;
         if config.pages.is_some() {
             check_response_of_pages(&config.response)?;
         }

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::config::OpenApiSourceConfig;
 use super::document::{Fetcher, parse_within, read_file};
+use super::named::NamedSchemas;
 use crate::source::name::sanitized;
 
 /// Member of the bundled document that holds the other documents.
@@ -67,6 +68,7 @@ struct Part {
     name: String,
     /// Locations of its references as written; or a placeholder name and the reason why there is no location.
     links: HashMap<String, Result<DocumentLocation, (String, String)>>,
+    named: NamedSchemas,
 }
 
 /// The documents found so far, the root first.
@@ -106,6 +108,7 @@ pub(super) async fn bundle(
         value: root,
         name: String::new(),
         links: HashMap::new(),
+        named: NamedSchemas::default(),
     };
     let mut parts = Parts {
         config,
@@ -183,6 +186,9 @@ impl Parts<'_> {
     fn link(&mut self, at: usize, wanted: &mut Vec<DocumentLocation>) {
         let mut references = Vec::new();
         collect(&self.parts[at].value, &mut HashSet::new(), &mut references);
+        let named = NamedSchemas::of(&self.parts[at].value);
+        references.retain(|reference| !named.has_id(reference));
+        self.parts[at].named = named;
         for reference in references {
             let place = self.place(at, &reference);
             if let Ok(place) = &place
@@ -310,6 +316,7 @@ impl Parts<'_> {
                 place: place.clone(),
                 value,
                 links: HashMap::new(),
+                named: NamedSchemas::default(),
             });
             number
         });
@@ -401,11 +408,13 @@ impl Parts<'_> {
     ) -> Option<String> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let (name, problem) = match document {
-            "" => return Some(self.inside(from, fragment)),
+            document if document.is_empty() || self.parts[from].named.has_id(document) => {
+                return Some(self.inside(from, document, fragment));
+            }
             document => match self.parts[from].links.get(document)? {
                 Err(nowhere) => nowhere.clone(),
                 Ok(place) => match self.outcomes.get(place)? {
-                    Ok(to) => return Some(self.inside(*to, fragment)),
+                    Ok(to) => return Some(self.inside(*to, "", fragment)),
                     Err(problem) => (place.to_string(), problem.clone()),
                 },
             },
@@ -417,10 +426,13 @@ impl Parts<'_> {
         Some(there)
     }
 
-    fn inside(&self, to: usize, fragment: &str) -> String {
+    /// Returns a reference into one of the documents. `id` is the `$id` of the schema in it that is meant, if any.
+    fn inside(&self, to: usize, id: &str, fragment: &str) -> String {
+        let part = &self.parts[to];
+        let fragment = part.named.resolved(id, fragment);
         match to {
             0 => format!("#{fragment}"),
-            to => format!("#/{MEMBER}/{}{fragment}", self.parts[to].name),
+            _ => format!("#/{MEMBER}/{}{fragment}", part.name),
         }
     }
 }

@@ -2,12 +2,15 @@
 
 mod body;
 mod bundle;
+mod composition;
 mod config;
 mod direction;
+mod discriminator;
 mod document;
 mod form;
 mod gathered;
 mod import;
+mod named;
 mod operation;
 mod request;
 mod schema;
@@ -455,7 +458,10 @@ impl Plan {
         if !answer.status.is_success() {
             return Err(response::failure(&answer));
         }
-        let output = response::output(&answer)?;
+        let output = match self.shape.method {
+            Method::HEAD => response::head(&answer),
+            _ => response::output(&answer)?,
+        };
         Ok(OutputContract::kept(self.promise.as_ref(), output))
     }
 }

@@ -10,7 +10,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::direction::{Absent, Direction, required_of, without_absent};
+use super::composition::{Surroundings, is_closed, open};
+use super::direction::{Direction, required_of, without_absent};
+use super::discriminator::{name_alternatives, name_subtypes};
 use super::document::{Document, Version};
 use crate::source::name::sanitized;
 
@@ -19,11 +21,11 @@ use crate::source::name::sanitized;
 pub(super) struct SchemaInliner<'a> {
     document: &'a Document,
     direction: Direction,
-    /// References found so far, with the names of their targets in the definitions. A target that requires absent
-    /// properties is copied without requiring them.
-    names: HashMap<(String, Absent), String>,
+    /// References found so far, with the names of their targets in the definitions. A target is copied for each of the
+    /// surroundings in which it differs.
+    names: HashMap<(String, Surroundings), String>,
     /// References whose targets are still to be copied, the nearest first.
-    pending: VecDeque<(String, String, Absent)>,
+    pending: VecDeque<(String, String, Surroundings)>,
     definitions: Map<String, Value>,
     /// Counters to make definition names unique.
     numbers: HashMap<String, usize>,
@@ -113,7 +115,7 @@ impl<'a> SchemaInliner<'a> {
     ///
     /// A reference cannot be resolved.
     pub(super) fn copy(&mut self, schema: &Value) -> Result<Value, String> {
-        self.copy_at(schema, 0, &Absent::new())
+        self.copy_at(schema, 0, &Surroundings::default())
     }
 
     /// Returns the definitions that the copied schemas refer to, and true if something was left out because of the
@@ -123,16 +125,21 @@ impl<'a> SchemaInliner<'a> {
     ///
     /// The same as for [`copy`](Self::copy).
     pub(super) fn definitions(mut self) -> Result<(Map<String, Value>, bool), String> {
-        while let Some((name, reference, absent)) = self.pending.pop_front() {
+        while let Some((name, reference, around)) = self.pending.pop_front() {
             let target = self.document.target(&reference)?;
-            let copied = self.copy_at(target, 0, &absent)?;
+            let copied = self.copy_at(target, 0, &around)?;
             self.definitions.insert(name, copied);
         }
         Ok((self.definitions, self.cut))
     }
 
-    /// Copies a schema whose values do not have the `absent` properties of the schemas that it is a part of.
-    fn copy_at(&mut self, schema: &Value, depth: usize, absent: &Absent) -> Result<Value, String> {
+    /// Copies a schema in the surroundings of those that it is a part of.
+    fn copy_at(
+        &mut self,
+        schema: &Value,
+        depth: usize,
+        around: &Surroundings,
+    ) -> Result<Value, String> {
         self.schemas += 1;
         let Value::Object(members) = schema else {
             // In 3.1 a schema can be `true` or `false`.
@@ -142,17 +149,17 @@ impl<'a> SchemaInliner<'a> {
             self.cut = true;
             return Ok(self.cut_off(schema));
         }
-        let mut absent = absent.clone();
+        let mut inner = around.of_parts(members);
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
             if self.document.version == Version::V3_0 || members.len() == 1 {
-                return self.reference(reference, &absent);
+                return self.reference(reference, around);
             }
             self.direction
-                .add_absent(self.document, schema, &mut absent);
-            let target = self.reference(reference, &absent)?;
+                .add_absent(self.document, schema, &mut inner.absent);
+            let target = self.reference(reference, &inner)?;
             let mut rest = members.clone();
             rest.remove("$ref");
-            let mut copied = self.copy_at(&Value::Object(rest), depth + 1, &absent)?;
+            let mut copied = self.copy_at(&Value::Object(rest), depth + 1, &inner)?;
             if let (Some(copied), Some(reference)) = (copied.as_object_mut(), target.get("$ref")) {
                 copied.insert("$ref".to_owned(), reference.clone());
             }
@@ -161,11 +168,15 @@ impl<'a> SchemaInliner<'a> {
         let properties = members.get("properties");
         let properties = properties.and_then(|all| self.document.resolve(all).ok());
         let own_absent = self.direction.absent(self.document, properties);
-        absent.extend(own_absent.iter().cloned());
+        inner.absent.extend(own_absent.iter().cloned());
         if members.contains_key("allOf") {
             self.direction
-                .add_absent(self.document, schema, &mut absent);
+                .add_absent(self.document, schema, &mut inner.absent);
         }
+        let alternatives = Surroundings {
+            absent: inner.absent.clone(),
+            ..*around
+        };
         let mut copied = Map::new();
         for keyword in KEPT {
             if let Some(value) = members.get(keyword)
@@ -174,18 +185,19 @@ impl<'a> SchemaInliner<'a> {
                 copied.insert(keyword.to_owned(), value);
             }
         }
-        let nothing = Absent::new();
+        let nothing = Surroundings::default();
         for (keyword, value) in members {
             let keyword = keyword.as_str();
-            let absent = match APPLIED_IN_PLACE.contains(&keyword) {
-                true => &absent,
-                false => &nothing,
+            let around = match keyword {
+                "allOf" => &inner,
+                keyword if APPLIED_IN_PLACE.contains(&keyword) => &alternatives,
+                _ => &nothing,
             };
             if matches!(keyword, "not" | "if") && self.bytes_max < self.bytes {
                 // A simplified subschema would match more values, so negating it would reject valid ones.
                 self.cut = true;
             } else if ONE.contains(&keyword) {
-                copied.insert(keyword.to_owned(), self.copy_at(value, depth + 1, absent)?);
+                copied.insert(keyword.to_owned(), self.copy_at(value, depth + 1, around)?);
             } else if LISTS.contains(&keyword) {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
                 // A part of the list would have another meaning.
@@ -195,7 +207,7 @@ impl<'a> SchemaInliner<'a> {
                 }
                 let items = items
                     .iter()
-                    .map(|item| self.copy_at(item, depth + 1, absent));
+                    .map(|item| self.copy_at(item, depth + 1, around));
                 let items: Vec<Value> = items.collect::<Result<_, _>>()?;
                 // An empty list is invalid, and constrains nothing.
                 if !items.is_empty() {
@@ -214,7 +226,10 @@ impl<'a> SchemaInliner<'a> {
         if let Some(Value::Object(properties)) = copied.get_mut("properties") {
             properties.retain(|name, _| !own_absent.contains(name));
         }
-        without_absent(&mut copied, &absent);
+        without_absent(&mut copied, &inner.absent);
+        open(members, &mut copied, around);
+        name_alternatives(members, &mut copied);
+        name_subtypes(members, &mut copied);
         exclusive(&mut copied);
         any_of(&mut copied);
         if self.document.version == Version::V3_0 {
@@ -276,17 +291,20 @@ impl<'a> SchemaInliner<'a> {
             self.bytes += name.len() + 8;
             copied.insert(
                 name.clone(),
-                self.copy_at(schema, depth + 1, &Absent::new())?,
+                self.copy_at(schema, depth + 1, &Surroundings::default())?,
             );
         }
         Ok(copied)
     }
 
     /// Returns a reference to the future position of its target in the definitions.
-    fn reference(&mut self, reference: &str, absent: &Absent) -> Result<Value, String> {
+    fn reference(&mut self, reference: &str, around: &Surroundings) -> Result<Value, String> {
         let target = self.document.target(reference)?;
-        let absent = required_of(self.document, target, (self.direction, absent));
-        let key = (reference.to_owned(), absent);
+        let around = Surroundings {
+            absent: required_of(self.document, target, (self.direction, &around.absent)),
+            has_others: around.has_others && is_closed(self.document, target),
+        };
+        let key = (reference.to_owned(), around);
         if let Some(name) = self.names.get(&key) {
             return Ok(json!({ "$ref": format!("#/$defs/{name}") }));
         }
@@ -303,8 +321,8 @@ impl<'a> SchemaInliner<'a> {
             *number += 1;
         }
         self.names.insert(key.clone(), name.clone());
-        let (reference, absent) = key;
-        self.pending.push_back((name.clone(), reference, absent));
+        let (reference, around) = key;
+        self.pending.push_back((name.clone(), reference, around));
         self.definitions.insert(name.clone(), Value::Bool(true));
         Ok(json!({ "$ref": format!("#/$defs/{name}") }))
     }

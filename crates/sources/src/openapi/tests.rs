@@ -687,6 +687,118 @@ async fn references_to_other_files_are_followed_wherever_they_lead_in_the_folder
 }
 
 #[tokio::test]
+async fn references_to_named_schemas_are_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut root = operations(&json!({"type": "object", "properties": {
+        "name": {"$ref": "#name"},
+        "tag": {"$ref": "Tag#"},
+        "mark": {"$ref": "https://pets.example/tag#/properties/mark"},
+        "owner": {"$ref": "owner.json#owner"},
+    }}));
+    root["components"]["schemas"] = json!({
+        "Name": {"$anchor": "name", "type": "string", "maxLength": 7},
+        "Tag": {"$id": "Tag", "type": "integer", "minimum": 3},
+        "Other": {"$id": "https://pets.example/tag", "properties": {"mark": {"type": "string", "maxLength": 5}}},
+    });
+    let file = folder.path().join("api.json");
+    std::fs::write(&file, root.to_string()).expect("written");
+    let owner = r#"{"$defs": {"Owner": {"$anchor": "owner", "type": "string", "maxLength": 9}}}"#;
+    std::fs::write(folder.path().join("owner.json"), owner).expect("written");
+    let schema = body(&read(file.to_str().expect("text")).await).expect("a tool");
+    let schema = Compiled::input(&schema).expect("sound");
+    let accepts = |body: Value| schema.check(&json!({ "body": body })).is_ok();
+    assert!(accepts(
+        json!({"name": "a", "tag": 3, "mark": "a", "owner": "a"})
+    ));
+    for refused in [
+        json!({"name": "aaaaaaaa"}),
+        json!({"tag": 2}),
+        json!({"mark": "aaaaaa"}),
+        json!({"owner": "aaaaaaaaaa"}),
+    ] {
+        assert!(!accepts(refused.clone()), "{refused}");
+    }
+}
+
+#[test]
+fn alternatives_show_the_value_of_the_discriminator() {
+    let mut document = operations(&json!({
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind", "mapping": {"kitty": "#/components/schemas/Cat", "puppy": "Dog"}},
+    }));
+    let pet =
+        json!({"type": "object", "required": ["kind"], "properties": {"kind": {"type": "string"}}});
+    document["components"]["schemas"] = json!({"Cat": pet, "Dog": pet});
+    let collector = import_with(document, json!({}));
+    let alternatives = &schema_of(&collector, "add")["properties"]["body"]["anyOf"];
+    assert_eq!(alternatives[0]["title"], "kind: kitty");
+    assert_eq!(alternatives[1]["title"], "kind: puppy");
+}
+
+/// ASP.NET writes such documents.
+#[test]
+fn closed_parts_and_base_schemas_allow_the_properties_of_others() {
+    let animal = json!({
+        "type": "object", "required": ["kind"], "additionalProperties": false,
+        "properties": {"kind": {"type": "string"}, "name": {"type": "string"}},
+        "discriminator": {"propertyName": "kind", "mapping": {"dog": "#/components/schemas/Dog"}},
+    });
+    let owner = json!({"type": "object", "additionalProperties": false, "properties": {"id": {"type": "integer"}}});
+    let part = json!({"type": "object", "additionalProperties": false, "properties": {"bark": {"type": "boolean"}}});
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let dog = json!({"allOf": [reference("Animal"), reference("Owner"), part]});
+    for version in ["3.0.3", "3.1.0"] {
+        let of = |schema: Value| {
+            let mut document = operations(&schema);
+            document["openapi"] = version.into();
+            document["components"]["schemas"] =
+                json!({"Animal": animal, "Owner": owner, "Dog": dog});
+            let collector = import_with(document, json!({}));
+            let schema = schema_of(&collector, "add").clone();
+            let compiled = Compiled::input(&schema).expect("sound");
+            (schema, move |body: Value| {
+                compiled.check(&json!({ "body": body })).is_ok()
+            })
+        };
+        let (_, accepts) = of(reference("Dog"));
+        assert!(
+            accepts(json!({"kind": "dog", "id": 1, "bark": true})),
+            "{version}"
+        );
+        assert!(!accepts(json!({"id": 1, "bark": true})), "{version}");
+        assert!(!accepts(json!({"kind": "dog", "bark": 1})), "{version}");
+        let (schema, accepts) = of(reference("Animal"));
+        assert!(accepts(json!({"kind": "dog", "bark": true})), "{version}");
+        assert!(schema.to_string().contains("One of dog"), "{schema}");
+        let (_, accepts) = of(json!({"allOf": [reference("Owner")], "description": "Whose."}));
+        assert!(accepts(json!({"id": 1})), "{version}");
+        assert!(
+            !accepts(json!({"id": 1, "bark": true})),
+            "{version}: closed alone"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_response_to_head_is_its_headers() {
+    let (server, _) = serve(|_| {
+        response(
+            "200 OK\r\netag: \"a1\"\r\nset-cookie: session=secret\r\ncontent-length: 12",
+            b"",
+        )
+    })
+    .await;
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "Files", "version": "1"}, "servers": [{"url": format!("http://{server}")}],
+        "paths": {"/file": {"head": {"operationId": "look"}}},
+    });
+    let collector = import_with(document, json!({}));
+    let output = call(&collector, "look", json!({})).await.expect("a result");
+    let expected = "200 OK\netag: \"a1\"\ncontent-length: 12\nconnection: close";
+    assert_eq!(output, Output::text(expected));
+}
+
+#[tokio::test]
 async fn what_is_outside_or_missing_is_told_and_not_read() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("secret.json"), r#"{"type": "object"}"#).expect("written");

@@ -14,6 +14,18 @@ fn render(
 }
 
 #[test]
+fn how_to_write_an_argument_with_a_dash_is_named() {
+    let template = Template::new(
+        "{{ no-name }}",
+        EscapeContext::Query,
+        Some(&["a", "no-name"]),
+    );
+    let problem = template.expect_err("there is no such argument");
+    let expected = r#"for no-name, write arguments["no-name"]"#;
+    assert!(problem.ends_with(expected), "{problem}");
+}
+
+#[test]
 fn values_in_paths_stay_within_their_segment() {
     let path = |value: serde_json::Value| {
         render(

@@ -140,6 +140,7 @@ pub(super) fn compare(
         return fresh;
     }
     let mut pins = before.map(Listing::into_pins).unwrap_or_default();
+    let mut changed = Vec::new();
     for tool in &fresh.tools {
         let Some(name) = tool["name"].as_str() else {
             continue;
@@ -148,26 +149,46 @@ pub(super) fn compare(
         match pins.get(name) {
             Some(known) if *known == digest => continue,
             Some(_) if on_change == OnChange::Quarantine => {
-                tracing::warn!(
-                    upstream,
-                    tool = name,
-                    "a tool's description changed, so the tool is not offered (on_change is quarantine); to accept the change, delete the stored list of this upstream"
-                );
                 fresh.quarantined.push(name.to_owned());
                 continue;
             }
-            Some(_) => tracing::warn!(
-                upstream,
-                tool = name,
-                "a tool is described otherwise than before"
-            ),
+            Some(_) => changed.push(name),
             None if PINS_MAX <= pins.len() => continue,
             None => {}
         }
         pins.insert(name.to_owned(), digest);
     }
+    if !changed.is_empty() {
+        tracing::warn!(
+            upstream,
+            count = changed.len(),
+            tools = listed(&changed),
+            "tools are described otherwise than before"
+        );
+    }
+    if !fresh.quarantined.is_empty() {
+        tracing::warn!(
+            upstream,
+            count = fresh.quarantined.len(),
+            tools = listed(&fresh.quarantined),
+            "the descriptions of tools changed, so these tools are not offered (on_change is quarantine); to accept the changes, delete the stored list of this upstream"
+        );
+    }
     fresh.pins = pins;
     fresh
+}
+
+/// Maximum number of names in a message.
+const NAMES_MAX: usize = 20;
+
+/// Lists names for a message.
+fn listed<T: AsRef<str>>(names: &[T]) -> String {
+    let shown = names.iter().take(NAMES_MAX).map(|name| name.as_ref());
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 impl Listing {
@@ -389,6 +410,17 @@ mod tests {
         assert_eq!(returned.quarantined, ["a"]);
         let sorry = compare("x", on_change, Some(returned), with("old"));
         assert!(sorry.quarantined.is_empty(), "it is what it was");
+    }
+
+    #[test]
+    fn changed_tools_are_listed_in_one_message() {
+        assert_eq!(listed(&["a", "b"]), "a, b");
+        let names: Vec<String> = (0..25).map(|number| number.to_string()).collect();
+        let listed = listed(&names);
+        assert!(
+            listed.starts_with("0, 1, ") && listed.ends_with(", 19 and 5 more"),
+            "{listed}"
+        );
     }
 
     #[test]

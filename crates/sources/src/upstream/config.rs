@@ -21,8 +21,8 @@ use crate::source::pattern::matches;
 #[cfg(feature = "cli")]
 use crate::source::tokens::Tokens;
 
-/// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
-/// `mcpServers` section of other products' files can be used unchanged.
+/// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. Entries of the
+/// `mcpServers` section of other products' files can be used, without settings that are not listed here.
 ///
 /// ```yaml
 /// upstreams:
@@ -44,7 +44,7 @@ pub struct UpstreamConfig {
     #[schemars(extend("x-path" = "file"))]
     pub cwd: Option<PathBuf>,
     /// URL of the server's endpoint, for a server reached over HTTP.
-    #[serde(alias = "serverUrl")]
+    #[serde(alias = "serverUrl", alias = "httpUrl")]
     pub url: Option<String>,
     /// Protocol lifecycle to connect with.
     ///
@@ -81,10 +81,14 @@ pub struct UpstreamConfig {
     /// to `upstreams_separator` and `upstreams_names`.
     pub prefix: Option<String>,
     /// Tools to offer; all others are left out. `*` matches any text. Default: all.
-    #[serde(deserialize_with = "crate::environment::list")]
+    #[serde(alias = "includeTools", deserialize_with = "crate::environment::list")]
     pub tools: Vec<String>,
     /// Tools to leave out, as patterns like those of `tools`.
-    #[serde(deserialize_with = "crate::environment::list")]
+    #[serde(
+        alias = "excludeTools",
+        alias = "disabledTools",
+        deserialize_with = "crate::environment::list"
+    )]
     pub exclude_tools: Vec<String>,
     /// Idle time, in seconds, after which the server is disconnected and its program ended. The next call connects
     /// again. 0 for never. Default: 60 to 300, increasing with use.
@@ -101,12 +105,17 @@ pub struct UpstreamConfig {
     pub on_change: OnChange,
     /// Accepted for compatibility with other products: `stdio`, `http` or `sse`. The transport depends only on
     /// whether there is a command or a URL.
-    #[serde(rename = "type", alias = "transport", alias = "transportType")]
+    #[serde(rename = "type")]
     pub kind: Option<String>,
+    /// Accepted for compatibility with other products, as `type`.
+    #[serde(alias = "transportType")]
+    pub transport: Option<String>,
     /// Accepted for compatibility with other products, without effect.
-    #[serde(alias = "alwaysAllow", alias = "autoAllow")]
     #[serde(rename = "autoApprove")]
     pub auto_approve: Vec<String>,
+    /// Accepted for compatibility with other products, without effect.
+    #[serde(rename = "alwaysAllow", alias = "autoAllow")]
+    pub always_allow: Vec<String>,
     /// Accepted for compatibility with other products: the purpose of the server.
     pub description: Option<String>,
 }
@@ -185,7 +194,9 @@ impl Default for UpstreamConfig {
             on_down: OnDown::default(),
             on_change: OnChange::default(),
             kind: None,
+            transport: None,
             auto_approve: Vec::new(),
+            always_allow: Vec::new(),
             description: None,
         }
     }

@@ -38,6 +38,32 @@ fn flags_outdo_the_environment_which_outdoes_the_file() {
 }
 
 #[test]
+fn variables_in_command_lines_and_paths_of_urls_are_explained_as_written() {
+    let (_folder, flags) = file(
+        "a.yaml",
+        "upstreams:\n  x: { command: x, args: [--user, '${KEY}', 'k=${KEY}', plain] }\n  y: { command: y, args: '${LIST}' }\nsources:\n  - name: s\n    command: { tools: [{ name: t, argv: [z, ['${KEY}'], plain] }] }\n  - name: h\n    http: { base_url: 'https://${HOST}/bot${KEY}', tools: [{ name: t, url: 'https://${HOST}/' }] }\n",
+    );
+    let probe = Probe::of([
+        ("KEY", "swordfish"),
+        ("LIST", r#"["swordfish"]"#),
+        ("HOST", "a.example"),
+    ]);
+    let explained = Loaded::read(&flags, &probe).expect("valid").explain();
+    let value_of = |setting: &str| {
+        let found = explained.iter().find(|one| one.setting == setting);
+        found.expect(setting).value.clone()
+    };
+    let args = serde_json::json!(["--user", "${KEY}", "k=${KEY}", "plain"]);
+    assert_eq!(value_of("upstreams.x.args"), args);
+    assert_eq!(value_of("upstreams.y.args"), "${LIST}");
+    let argv = &value_of("sources")[0]["command"]["tools"][0]["argv"];
+    assert_eq!(*argv, serde_json::json!(["z", ["${KEY}"], "plain"]));
+    let http = &value_of("sources")[1]["http"];
+    assert_eq!(http["base_url"], "https://${HOST}/bot${KEY}");
+    assert_eq!(http["tools"][0]["url"], "https://a.example/");
+}
+
+#[test]
 fn platforms_set_the_port() {
     let variables = [
         ("LONGSHORE_PORT", "2"),

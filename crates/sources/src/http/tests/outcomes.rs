@@ -41,6 +41,22 @@ async fn a_status_that_counts_as_success_is_not_retried_and_opens_no_circuit_bre
 }
 
 #[tokio::test]
+async fn a_response_to_head_is_its_headers_unless_configured_otherwise() {
+    let head = "200 OK\r\netag: \"a1\"\r\ncontent-length: 12";
+    let (server, _) = serve(move |_| response(head, b"")).await;
+    let plain = tool(server, json!({"url": "/", "method": "HEAD"}));
+    let output = call(&plain, json!({})).await.expect("a success");
+    assert!(text(&output).starts_with("200 OK\netag: \"a1\"\n"));
+    let template = json!({"template": "{{ headers.etag }}"});
+    let formatted = tool(
+        server,
+        json!({"url": "/", "method": "HEAD", "response": template}),
+    );
+    let output = call(&formatted, json!({})).await.expect("a success");
+    assert_eq!(text(&output), "\"a1\"");
+}
+
+#[tokio::test]
 async fn an_error_that_lacks_what_its_template_uses_is_shown_as_it_came() {
     let (server, _) = serve(|request| match request.contains("/null") {
         true => response(

@@ -11,7 +11,7 @@ fn refused(text: &str) -> String {
 #[test]
 fn entries_of_other_products_can_be_used_as_they_are() {
     let stdio = of(
-        r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "disabled": false}"#,
+        r#"{"type": "stdio", "command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "s3cret"}, "alwaysAllow": ["a"], "autoApprove": [], "transportType": "stdio", "disabled": false}"#,
     );
     let Ok(Target::Program(program)) = stdio.target("x") else {
         panic!("a program");
@@ -23,6 +23,18 @@ fn entries_of_other_products_can_be_used_as_they_are() {
         of(r#"{"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer s3cret"}}"#);
     let target = http.target("x").expect("a URL");
     assert!(!format!("{http:?}{target:?}").contains("s3cret"));
+}
+
+#[test]
+fn names_of_settings_in_other_products_are_known() {
+    let entry = of(
+        r#"{"httpUrl": "http://a/b", "includeTools": ["a"], "disabledTools": ["b"], "type": "http", "transport": "http"}"#,
+    );
+    assert_eq!(entry.url.as_deref(), Some("http://a/b"));
+    assert_eq!(
+        (entry.tools, entry.exclude_tools),
+        (vec!["a".to_owned()], vec!["b".to_owned()])
+    );
 }
 
 #[test]

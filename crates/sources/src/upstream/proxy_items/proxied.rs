@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::super::call_error::CallError;
 use super::super::connection::Upstream;
@@ -28,7 +28,7 @@ use crate::catalog::{
 use crate::client::{ClientError, Listener, Params};
 use crate::net::FetchError;
 use crate::protocol::scan::has_long_number;
-use crate::protocol::{PromptMessage, ResourceContents, Role};
+use crate::protocol::{PromptMessage, ResourceContents, Role, whole};
 
 pub(super) struct UpstreamTool {
     pub(super) upstream: Arc<Upstream>,
@@ -455,7 +455,7 @@ async fn complete(
     struct Completion {
         #[serde(default)]
         values: Vec<String>,
-        total: Option<usize>,
+        total: Option<Number>,
         has_more: Option<bool>,
     }
     let mut params = Params::new().with("ref", reference).with(
@@ -481,7 +481,8 @@ async fn complete(
         has_more,
     } = completed.completion;
     let mut completions = Completions::new(values);
-    completions.total = total;
+    let total = total.and_then(|total| whole(&total.to_string()));
+    completions.total = total.and_then(|total| total.try_into().ok());
     completions.has_more = has_more == Some(true);
     Ok(completions)
 }

@@ -1,0 +1,91 @@
+//! Schemas that are composed of several, and base schemas of subtypes.
+//!
+//! Many documents close such schemas (`additionalProperties: false`), which rejects the properties of the other parts, or
+//! of the subtypes. Their APIs accept these, so they are allowed.
+
+use serde_json::{Map, Value};
+
+use super::direction::Absent;
+use super::document::Document;
+use super::form::parts;
+
+/// Maximum number of schemas that are examined for one reference.
+const STEPS_MAX: usize = 500;
+
+/// Properties that a value can or cannot have besides those of one of its schemas, because of the schemas that this one
+/// is a part of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Surroundings {
+    /// Properties that the value does not have.
+    pub(super) absent: Absent,
+    /// True if the value can have properties of other parts.
+    pub(super) has_others: bool,
+}
+
+impl Surroundings {
+    /// Returns those of the parts of a schema.
+    pub(super) fn of_parts(&self, schema: &Map<String, Value>) -> Self {
+        Self {
+            absent: self.absent.clone(),
+            has_others: self.has_others || has_several_parts(schema),
+        }
+    }
+}
+
+/// Returns true if several parts of a schema can have properties of the value.
+fn has_several_parts(schema: &Map<String, Value>) -> bool {
+    let parts = schema.get("allOf").and_then(Value::as_array);
+    let own = ["$ref", "properties"].iter();
+    let own = own.filter(|keyword| schema.contains_key(**keyword));
+    1 < parts.map_or(0, Vec::len) + own.count()
+}
+
+/// Returns true if subtypes of a schema add properties to its own.
+pub(super) fn is_base(schema: &Map<String, Value>) -> bool {
+    let has = |keyword: &str| schema.contains_key(keyword);
+    has("discriminator") && !has("oneOf") && !has("anyOf")
+}
+
+/// Allows the properties of other parts, and of subtypes, in the copy of a schema.
+pub(super) fn open(
+    schema: &Map<String, Value>,
+    copied: &mut Map<String, Value>,
+    surroundings: &Surroundings,
+) {
+    let is_open = surroundings.has_others || is_base(schema);
+    let mut remove = |keyword: &str| {
+        if copied.get(keyword) == Some(&Value::Bool(false)) {
+            copied.remove(keyword);
+        }
+    };
+    if is_open || has_several_parts(schema) {
+        remove("additionalProperties");
+    }
+    if is_open {
+        remove("unevaluatedProperties");
+    }
+}
+
+/// Returns true if a schema or one of its parts rejects unknown properties.
+pub(super) fn is_closed(document: &Document, schema: &Value) -> bool {
+    let mut steps = STEPS_MAX;
+    rejects_unknown(document, schema, &mut steps)
+}
+
+/// `steps` is the number of schemas to examine. A schema of more counts as closed.
+fn rejects_unknown(document: &Document, schema: &Value, steps: &mut usize) -> bool {
+    let Some(left) = steps.checked_sub(1) else {
+        return true;
+    };
+    *steps = left;
+    let rejects = |keyword: &str| schema.get(keyword) == Some(&Value::Bool(false));
+    if rejects("additionalProperties") || rejects("unevaluatedProperties") {
+        return schema.as_object().is_some_and(|schema| !is_base(schema));
+    }
+    let target = schema.get("$ref").and_then(Value::as_str);
+    let target = target.and_then(|reference| document.target(reference).ok());
+    let keywords = ["allOf", "anyOf", "oneOf"].into_iter();
+    let parts = keywords.flat_map(|keyword| parts(schema, keyword));
+    let mut all = target.into_iter().chain(parts);
+    all.any(|part| rejects_unknown(document, part, steps))
+}
