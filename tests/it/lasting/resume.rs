@@ -68,7 +68,7 @@ fn lh_02_lh_14_an_answer_is_there_for_those_who_come_back() {
     for (id, messages) in [(&progress, 1), (&first, 2)] {
         let mut back = resume(&it.server, &session, id_of(id));
         let again = back.any_event().expect("an event");
-        assert_eq!(again.id, id.id, "it begins where it was");
+        assert_eq!(again.id, Some(format!("{}a", id_of(id))), "where it was");
         for _ in 1..messages {
             assert_eq!(back.any_event(), Some(progress.clone()));
         }
@@ -160,13 +160,18 @@ fn lh_15_a_server_can_end_the_streams_of_long_calls() {
     assert!(connection.any_event().expect("an event").retry.is_some());
     assert_eq!(connection.any_event(), None);
     it.gate.assert_running();
-    // Over and over.
+    // Over and over, and each time with a new id.
     let mut back = resume(&it.server, &session, id_of(&first));
-    for _ in 0..2 {
-        assert!(back.any_event().expect("an event").id.is_some());
+    back.any_event().expect("an event");
+    let mut last = back.any_event().expect("progress");
+    for _ in 0..3 {
+        assert!(back.any_event().expect("an event").retry.is_some());
+        assert_eq!(back.any_event(), None);
+        back = resume(&it.server, &session, id_of(&last));
+        let next = back.any_event().expect("an event");
+        assert_ne!(next.id, last.id);
+        last = next;
     }
-    assert!(back.any_event().expect("an event").retry.is_some());
-    assert_eq!(back.any_event(), None);
     it.gate.open();
     let mut back = resume(&it.server, &session, id_of(&first));
     assert_eq!(back.event().expect("progress")["params"]["progress"], 0.5);

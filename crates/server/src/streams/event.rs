@@ -96,6 +96,8 @@ impl StreamEvent {
 pub struct EventId {
     pub stream: StreamId,
     pub number: u64,
+    /// True for the second id of the same position.
+    is_alternate: bool,
 }
 
 /// A stream of a session.
@@ -108,6 +110,23 @@ pub enum StreamId {
 }
 
 impl EventId {
+    pub const fn new(stream: StreamId, number: u64) -> Self {
+        Self {
+            stream,
+            number,
+            is_alternate: false,
+        }
+    }
+
+    /// Returns the other id of the same position. A resumed stream begins with it, because the Go SDK closes its session
+    /// after six streams that end without a new id.
+    pub(super) const fn alternate(self) -> Self {
+        Self {
+            is_alternate: !self.is_alternate,
+            ..self
+        }
+    }
+
     /// Parses an id. Returns `None` if it is not canonical.
     pub fn read(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
@@ -120,19 +139,28 @@ impl EventId {
             }
             _ => return None,
         };
+        let (number, is_alternate) = match number.strip_suffix('a') {
+            Some(number) => (number, true),
+            None => (number, false),
+        };
         // Rejects leading zeros and signs.
         let canonical = number == "0" || !number.starts_with(['0', '+']);
         let number = number.parse().ok().filter(|_| canonical)?;
-        Some(Self { stream, number })
+        Some(Self {
+            stream,
+            number,
+            is_alternate,
+        })
     }
 }
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.stream {
-            StreamId::Standing => write!(f, "s-{}", self.number),
-            StreamId::Call(call) => write!(f, "{call:016x}-{}", self.number),
+            StreamId::Standing => write!(f, "s-{}", self.number)?,
+            StreamId::Call(call) => write!(f, "{call:016x}-{}", self.number)?,
         }
+        f.write_str(if self.is_alternate { "a" } else { "" })
     }
 }
 
@@ -148,8 +176,13 @@ mod tests {
             StreamId::Call(u64::MAX),
         ] {
             for number in [0, 1, 1_700_000_000_000_000] {
-                let id = EventId { stream, number };
-                assert_eq!(EventId::read(&id.to_string()), Some(id));
+                let id = EventId::new(stream, number);
+                let alternate = id.alternate();
+                assert_ne!(id.to_string(), alternate.to_string());
+                assert_eq!(alternate.alternate(), id);
+                for id in [id, alternate] {
+                    assert_eq!(EventId::read(&id.to_string()), Some(id));
+                }
             }
         }
         for junk in [
@@ -160,6 +193,9 @@ mod tests {
             "s-+1",
             "s-01",
             "s-1 ",
+            "s-a",
+            "s-1aa",
+            "s-1A",
             "S-1",
             "x-1",
             "12345-1",

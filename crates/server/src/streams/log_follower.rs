@@ -55,7 +55,7 @@ impl LogFollower {
         place: Registration,
         session: Arc<str>,
         stream: u64,
-        (after, most): (u64, Duration),
+        (event, most): (EventId, Duration),
         revision: Revision,
     ) -> Self {
         let streams = Arc::clone(&place.streams);
@@ -65,11 +65,10 @@ impl LogFollower {
             let session = Arc::clone(&session);
             streams.broadcast(BusMessage::Taken { session, stream });
         }
-        let id = EventId {
-            stream: StreamId::Call(stream),
-            number: after,
-        };
-        let first = revision.has_priming_events().then(|| streams.priming(id));
+        let after = event.number;
+        let first = revision
+            .has_priming_events()
+            .then(|| streams.priming(event.alternate()));
         let max_age = match streams.config.poll_after_seconds {
             seconds if seconds > 0 && first.is_some() => Duration::from_secs(seconds).min(most),
             _ => most,
@@ -111,10 +110,8 @@ impl LogFollower {
             }
         };
         self.is_over |= kind == ANSWER;
-        Some(event.with_id(Some(EventId {
-            stream: StreamId::Call(self.call.stream),
-            number,
-        })))
+        let stream = StreamId::Call(self.call.stream);
+        Some(event.with_id(Some(EventId::new(stream, number))))
     }
 
     /// Returns true if the stream continues to the end of its log, because no other process has the log.

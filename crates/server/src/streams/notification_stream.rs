@@ -131,10 +131,7 @@ impl EventSource for NotificationStream {
                         }
                         StreamKind::Plain => StreamEvent::message(notice::message(&notice, None)),
                         StreamKind::Session => {
-                            let id = number.map(|number| EventId {
-                                stream: StreamId::Standing,
-                                number,
-                            });
+                            let id = number.map(|number| EventId::new(StreamId::Standing, number));
                             StreamEvent::message(notice::message(&notice, None)).with_id(id)
                         }
                     };

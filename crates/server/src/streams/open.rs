@@ -71,14 +71,10 @@ pub fn open_stream(
         };
         let opened = match resumes {
             None => opening.standing(None).await,
-            Some(EventId {
-                stream: StreamId::Standing,
-                number,
-            }) => opening.standing(Some(number)).await,
-            Some(EventId {
-                stream: StreamId::Call(call),
-                number,
-            }) => opening.call(call, number).await,
+            Some(event) => match event.stream {
+                StreamId::Standing => opening.standing(Some(event)).await,
+                StreamId::Call(call) => opening.call(call, event).await,
+            },
         };
         opened.unwrap_or_else(|refusal| refusal)
     }))
@@ -102,7 +98,7 @@ impl StreamOpener {
 
     /// Opens the session's notification stream, from a position in the log of notices or from now. If the log does not reach
     /// back to the position, everything counts as changed.
-    async fn standing(self, after: Option<u64>) -> Result<Reply, Reply> {
+    async fn standing(self, after: Option<EventId>) -> Result<Reply, Reply> {
         let streams = Arc::clone(&self.streams);
         // If the state fails, events have no ids and the stream cannot be resumed.
         let _ = streams.begin_notices().await;
@@ -119,28 +115,27 @@ impl StreamOpener {
             streams.load_subscriptions_later(&self.session.log_name);
         }
         place.make_standing().await;
+        let from_now = || {
+            let position = streams.position();
+            position.map(|number| EventId::new(StreamId::Standing, number))
+        };
         let position = match after {
-            None => streams.position(),
-            Some(after) => match streams.notices_after(after).await? {
+            None => from_now(),
+            Some(after) => match streams.notices_after(after.number).await? {
                 Some((missed, through)) => {
                     place.mailbox.catch_up(missed, through);
-                    Some(after)
+                    Some(after.alternate())
                 }
                 // Clients repeat a rejected id a few times, and then do without notifications.
                 None => {
                     place.mailbox.report_all();
-                    streams.position()
+                    from_now()
                 }
             },
         };
         let first = position
             .filter(|_| self.session.revision.has_priming_events())
-            .map(|number| {
-                streams.priming(EventId {
-                    stream: StreamId::Standing,
-                    number,
-                })
-            });
+            .map(|id| streams.priming(id));
         let subscriber = Subscriber::new(&self.server, &self.caller);
         let standing = NotificationStream::new(place, subscriber, StreamKind::Session, first);
         let max_age = streams.max_age_for(&self.caller);
@@ -148,7 +143,8 @@ impl StreamOpener {
     }
 
     /// Resumes a call stream after one of its events.
-    async fn call(self, call: u64, after: u64) -> Result<Reply, Reply> {
+    async fn call(self, call: u64, event: EventId) -> Result<Reply, Reply> {
+        let after = event.number;
         let streams = Arc::clone(&self.streams);
         let session = Arc::clone(&self.session.log_name);
         let log = streams.names.events(&session, call);
@@ -175,7 +171,7 @@ impl StreamOpener {
             .map_err(|too_many| too_many.reply(None))?;
         let revision = self.session.revision;
         let max_age = streams.max_age_for(&self.caller);
-        let follow = LogFollower::new(place, session, call, (after, max_age), revision);
+        let follow = LogFollower::new(place, session, call, (event, max_age), revision);
         Ok(Reply::Stream(Box::new(if is_over {
             follow.completed()
         } else {

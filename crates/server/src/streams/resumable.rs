@@ -198,10 +198,9 @@ impl LoggedCall {
                 }
                 let number = written.ok();
                 self.is_logged &= kind != BEGINNING || number.is_some();
-                let id = number.filter(|_| self.is_logged).map(|number| EventId {
-                    stream: StreamId::Call(self.stream),
-                    number,
-                });
+                let id = number
+                    .filter(|_| self.is_logged)
+                    .map(|number| EventId::new(StreamId::Call(self.stream), number));
                 match kind {
                     BEGINNING if id.is_none() => continue,
                     END => return Poll::Ready(None),
