@@ -23,7 +23,7 @@ use super::replay::{
     RequiredElicitation, Response,
 };
 use crate::catalog::{in_words, path_deserializer, strict};
-use crate::protocol::ClientAbility;
+use crate::protocol::{ClientAbility, object_or_empty_list};
 
 /// A user's response to an elicitation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +318,7 @@ fn read_result(response: &Response) -> Result<Elicited<Option<Map<String, Value>
     #[derive(Deserialize)]
     struct ElicitResult {
         action: Action,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "object_or_empty_list")]
         content: Option<Map<String, Value>>,
     }
     #[derive(Deserialize)]

@@ -107,7 +107,7 @@ impl<'h> Fields<'h> {
             fields.bytes += name.as_str().len() + value.len() + 4;
             // `http` has a number for each of these names, so the comparison does not touch their text.
             if *name == CONTENT_TYPE {
-                fields.content_type.add(value);
+                fields.content_type.add_unless_equal(value);
             } else if *name == ACCEPT {
                 fields.accept.add(value);
             } else if *name == HOST {
@@ -209,6 +209,15 @@ impl<'h> Field<'h> {
             Self::Absent => Self::One(value),
             _ => Self::Repeated,
         };
+    }
+
+    /// Adds a value that may occur again. Clients that use cpp-httplib send the type of their body twice.
+    #[inline]
+    fn add_unless_equal(&mut self, value: &'h HeaderValue) {
+        match self {
+            Self::One(first) if *first == value => {}
+            _ => self.add(value),
+        }
     }
 
     #[inline]
@@ -440,12 +449,14 @@ mod tests {
         }
         let none = Fields::read(&HeaderMap::new()).summary().check_media(false);
         assert_eq!(none, Err(HttpError::ContentType));
-        let twice = headers(&[
-            (CONTENT_TYPE, "application/json"),
-            (CONTENT_TYPE, "application/json"),
-        ]);
-        let twice = Fields::read(&twice).summary().check_media(false);
-        assert_eq!(twice, Err(HttpError::HeaderRepeated));
+        for (second, expected) in [
+            ("application/json", Ok(())),
+            ("text/plain", Err(HttpError::HeaderRepeated)),
+        ] {
+            let twice = headers(&[(CONTENT_TYPE, "application/json"), (CONTENT_TYPE, second)]);
+            let twice = Fields::read(&twice).summary().check_media(false);
+            assert_eq!(twice, expected, "{second}");
+        }
     }
 
     #[test]

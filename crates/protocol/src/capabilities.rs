@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use super::lenient;
+
 /// A client's capabilities, as far as this server has a use for them: one bit each.
 ///
 /// Members that are not known here are tolerated, as the specification demands.
@@ -97,7 +99,7 @@ impl fmt::Display for ClientAbility {
 
 impl<'de> Deserialize<'de> for ClientCapabilities {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let declared = Declared::deserialize(deserializer)?;
+        let declared: Declared = lenient::object(deserializer)?.unwrap_or_default();
         let mut all = 0;
         let mut add = |declared: bool, bit: Self| all |= if declared { bit.0 } else { 0 };
         add(declared.roots.is_some(), Self::ROOTS);
@@ -118,30 +120,33 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
+#[derive(Default, Deserialize)]
+#[serde(expecting = "an object", default)]
 struct Declared {
     roots: Option<IgnoredAny>,
+    #[serde(deserialize_with = "lenient::object")]
     sampling: Option<Sampling>,
+    #[serde(deserialize_with = "lenient::object")]
     elicitation: Option<Elicitation>,
+    #[serde(deserialize_with = "lenient::object")]
     extensions: Option<Extensions>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(expecting = "an object")]
 struct Extensions {
     #[serde(rename = "io.modelcontextprotocol/tasks")]
     tasks: Option<IgnoredAny>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(expecting = "an object")]
 struct Sampling {
     tools: Option<IgnoredAny>,
     context: Option<IgnoredAny>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(expecting = "an object")]
 struct Elicitation {
     form: Option<IgnoredAny>,
@@ -172,8 +177,22 @@ mod tests {
             read(r#"{"elicitation":{"url":{}}}"#),
             ClientCapabilities::ELICITATION_URL
         );
-        let wrong = serde_json::from_str::<ClientCapabilities>(r#"{"sampling":true}"#);
-        let wrong = wrong.expect_err("not an object").to_string();
-        assert!(wrong.contains("expected an object"), "{wrong}");
+        for wrong in [r#"{"sampling":true}"#, r#"{"sampling":["tools"]}"#, "[1]"] {
+            let read = serde_json::from_str::<ClientCapabilities>(wrong);
+            let error = read.expect_err(wrong).to_string();
+            assert!(error.contains("expected an object"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_is_an_empty_object() {
+        let read =
+            |json: &str| serde_json::from_str::<ClientCapabilities>(json).expect("capabilities");
+        assert_eq!(read("[]"), ClientCapabilities::default());
+        assert_eq!(read(r#"{"sampling":[]}"#), ClientCapabilities::SAMPLING);
+        assert_eq!(
+            read(r#"{"elicitation":[],"sampling":null}"#),
+            ClientCapabilities::ELICITATION_FORM
+        );
     }
 }

@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::message::{Excess, ID_MAX_BYTES, MalformedKind, Message, Payload, is_object};
+use super::message::{Excess, ID_MAX_BYTES, MalformedKind, Message, Payload, is_absent, is_object};
 use super::scan::{DEPTH_MAX, MEMBERS_MAX};
 
 /// Result of reading a body, in terms that both readers share.
@@ -134,7 +134,7 @@ fn read_message(message: &Members<'_>) -> Option<Read> {
     if id.is_some_and(|id| !is_id(id)) {
         return None;
     }
-    let said = match message.once("params")?.filter(|params| *params != "null") {
+    let said = match message.once("params")?.filter(|params| !is_absent(params)) {
         None => MessageTexts::default(),
         Some(params) => read_params(&serde_json::from_str(params).ok()?)?,
     };
@@ -178,7 +178,7 @@ fn read_params(params: &Members<'_>) -> Option<MessageTexts> {
     let said = [
         params.once("name")?,
         params.once("uri")?,
-        params.once("arguments")?.filter(|given| *given != "null"),
+        params.once("arguments")?.filter(|given| !is_absent(given)),
         params.once("inputResponses")?,
         params.once("requestState")?,
         params.once("task")?,

@@ -1,5 +1,10 @@
 //! Members that other implementations write in a form of their own.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 
@@ -10,6 +15,44 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads an object, or the empty list that PHP writes for an empty map.
+///
+/// # Errors
+///
+/// Another type than an object, an empty list, and null.
+pub fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    struct Object<T>(PhantomData<T>);
+
+    impl<'de, T: Default + Deserialize<'de>> Visitor<'de> for Object<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(members)).map(Some)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Option<T>, A::Error> {
+            match items.next_element::<IgnoredAny>()? {
+                None => Ok(Some(T::default())),
+                Some(_) => Err(A::Error::invalid_type(Unexpected::Seq, &self)),
+            }
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+    }
+
+    deserializer.deserialize_any(Object(PhantomData))
 }
 
 /// Reads a list of words, which drafts of the specification had as one string.

@@ -45,7 +45,7 @@ pub use interaction::{
     ContextInclusion, ModelPreferences, Root, SamplingContent, SamplingMessage, SamplingRequest,
     SamplingResult, SamplingTool, ToolChoice, ToolResult, ToolUse,
 };
-pub use lenient::whole;
+pub use lenient::{object as object_or_empty_list, whole};
 pub use method::Method;
 pub use prompts::{PromptArgument, PromptMessage};
 pub use resources::CacheScope;

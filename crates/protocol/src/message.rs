@@ -251,6 +251,12 @@ pub fn is_object(value: &str) -> bool {
     value.starts_with('{')
 }
 
+/// Returns true if a value stands for an absent object: Go writes null for a map that is nil, PHP an empty list for an
+/// empty map.
+pub(crate) fn is_absent(value: &str) -> bool {
+    matches!(value, "null" | "[]")
+}
+
 /// Returns true if a value's text is that of a response's error.
 fn is_error(value: &str) -> bool {
     #[derive(Deserialize)]

@@ -193,11 +193,16 @@ mod tests {
         let read = InitializeParams::read(escaped).expect("valid");
         assert_eq!(read.protocol_version, "2025-06-18");
         assert_eq!(read.client_info.name, "\n");
+        for empty in ["[]", "null"] {
+            let empty = format!(r#"{{"protocolVersion":"a","capabilities":{empty}}}"#);
+            let read = InitializeParams::read(&empty).expect("valid");
+            assert_eq!(read.capabilities, ClientCapabilities::default());
+        }
         for wrong in [
             "{}",
             r#"{"protocolVersion":1}"#,
             r#"{"protocolVersion":"a","protocolVersion":"a"}"#,
-            r#"{"protocolVersion":"a","capabilities":null}"#,
+            r#"{"protocolVersion":"a","capabilities":1}"#,
             r#"{"protocolVersion":"a","clientInfo":[]}"#,
             r#"{"protocolVersion":"a","clientInfo":{"name":"a","name":"a"}}"#,
         ] {

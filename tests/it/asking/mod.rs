@@ -310,6 +310,17 @@ async fn eli_05_to_decline_and_to_cancel_are_answers() {
 }
 
 #[tokio::test]
+async fn eli_09_content_that_is_an_empty_list_is_an_empty_form() {
+    for revision in THAT_ASK {
+        let content = json!({"action": "accept", "content": []});
+        let server = harness(revision).on_client_request(move |_, _| content.clone());
+        let (Ok(refused) | Err(refused)) = server.call("named", json!({})).await;
+        let refused = refused.to_string();
+        assert!(refused.contains("is missing"), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn sam_01_a_model_may_want_tools_to_be_called() {
     for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
         let server = harness(revision).on_client_request(answers);

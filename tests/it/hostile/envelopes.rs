@@ -224,7 +224,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ),
     (
         "notification with params array",
-        r#""jsonrpc":"2.0","method":"notifications/initialized","params":[]"#,
+        r#""jsonrpc":"2.0","method":"notifications/initialized","params":[1]"#,
         "",
     ),
     (

@@ -78,7 +78,7 @@ fn row_03_rpc_12_what_is_no_message_is_an_invalid_request() {
         r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
         r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
-        r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,

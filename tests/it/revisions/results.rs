@@ -271,7 +271,7 @@ fn tool_02_a_call_needs_a_name_and_its_arguments_are_an_object() {
         json!({}),
         json!({"name": 1}),
         json!({"name": null}),
-        json!({"name": "count", "arguments": []}),
+        json!({"name": "count", "arguments": [1]}),
         json!({"name": "count", "arguments": "{}"}),
     ] {
         session
@@ -281,6 +281,7 @@ fn tool_02_a_call_needs_a_name_and_its_arguments_are_an_object() {
     for params in [
         json!({"name": "count"}),
         json!({"name": "count", "arguments": null}),
+        json!({"name": "count", "arguments": []}),
     ] {
         session.request("tools/call", &params).result();
     }

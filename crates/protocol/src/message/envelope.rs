@@ -2,8 +2,8 @@
 
 use super::super::scan::{Key, ScanError, Scanner};
 use super::{
-    Malformed, Message, Notification, Params, RareParams, Request, Response, VERSION, is_error,
-    is_id, string,
+    Malformed, Message, Notification, Params, RareParams, Request, Response, VERSION, is_absent,
+    is_error, is_id, string,
 };
 
 /// The members of a message while they are collected. The first thing wrong with them is kept, so that the
@@ -191,8 +191,7 @@ impl<'a> Envelope<'a> {
             }
             Member::Params => {
                 self.begin_params();
-                // Clients write null for parameters that they do not have.
-                if scanner.value()? != "null" {
+                if !is_absent(scanner.value()?) {
                     self.problem("params is an object");
                 }
             }
@@ -347,8 +346,7 @@ impl<'a> Envelope<'a> {
         let Some(method) = string(method) else {
             return invalid("method is a string");
         };
-        // Go clients send a map that is nil as null.
-        self.params.arguments = self.params.arguments.filter(|given| *given != "null");
+        self.params.arguments = self.params.arguments.filter(|given| !is_absent(given));
         Ok(match id {
             Some(id) => Message::Request(Request {
                 id,

@@ -41,7 +41,7 @@ fn takes_a_call_apart() {
 }
 
 #[test]
-fn arguments_that_are_null_are_none() {
+fn arguments_that_are_null_or_an_empty_list_are_none() {
     let read = |arguments: &str| {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{arguments}"name":"echo"}}}}"#
@@ -49,13 +49,21 @@ fn arguments_that_are_null_are_none() {
         request(&body).params.arguments.map(str::to_owned)
     };
     assert_eq!(read(r#""arguments": null ,"#), None);
+    assert_eq!(read(r#""arguments":[],"#), None);
     assert_eq!(read(""), None);
-    for other in ["{}", "[]", r#""null""#] {
+    for other in ["{}", "[1]", r#""null""#] {
         let member = format!(r#""arguments":{other},"#);
         assert_eq!(read(&member).as_deref(), Some(other));
     }
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":null,"arguments":{}}}"#;
     assert_eq!(refusal(twice.as_bytes()).1, "a member appears twice");
+}
+
+#[test]
+fn params_that_are_an_empty_list_are_none() {
+    let read = |params| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
+    assert_eq!(request(&read("[]")).params.object, None);
+    assert_eq!(refusal(read("[1]").as_bytes()).1, "params is an object");
 }
 
 #[test]
@@ -221,7 +229,7 @@ fn rpc_12_what_is_no_message_is_told_apart_from_what_is_no_json() {
             Some("1"),
         ),
         (
-            br#"{"jsonrpc":"2.0","method":"a","params":[],"id":1}"#,
+            br#"{"jsonrpc":"2.0","method":"a","params":[1],"id":1}"#,
             Invalid,
             Some("1"),
         ),
