@@ -45,6 +45,10 @@ fn a_large_result_is_a_link_for_its_caller_on_every_replica() {
     assert!(said.starts_with("The result has 5000 bytes") && said.len() < 2000);
     let link = &result["content"][1];
     assert_eq!(link["type"], "resource_link");
+    assert!(
+        said.contains(link["uri"].as_str().expect("a URI")),
+        "{said}"
+    );
     let uri = json!({"uri": link["uri"]});
     for server in &servers {
         let read = ask(server, crate::auth::CI, "resources/read", uri.clone()).result();

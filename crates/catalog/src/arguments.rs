@@ -152,14 +152,28 @@ fn by_text<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArguments> {
 #[cold]
 fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArguments> {
     let mut json = serde_json::Deserializer::from_str(object);
-    strict::deserialize(&mut json).map_err(|refusal| {
+    strict::deserialize(&mut json).or_else(|refusal| {
         // Only a tree yields the path of an error, and a tree cannot report repeated members.
-        let tree = serde_json::from_str(object);
-        match tree.map(|tree| by_tree::<T>(&tree)) {
-            Ok(Err(misfit)) => InvalidArguments::at(&misfit),
-            Ok(Ok(_)) | Err(_) => InvalidArguments::somewhere(&refusal),
+        let tree = serde_json::from_str::<Value>(object);
+        match tree.map(|tree| (by_tree::<T>(&tree), tree)) {
+            Ok((Err(misfit), tree)) => {
+                without_nulls(tree).ok_or_else(|| InvalidArguments::at(&misfit))
+            }
+            Ok((Ok(_), _)) | Err(_) => Err(InvalidArguments::somewhere(&refusal)),
         }
     })
+}
+
+/// Deserialises arguments without those that are null, if that is possible. Some clients send null for each optional argument
+/// that the model leaves out.
+fn without_nulls<T: DeserializeOwned>(mut object: Value) -> Option<T> {
+    let members = object.as_object_mut()?;
+    let before = members.len();
+    members.retain(|_, value| !value.is_null());
+    if members.len() == before {
+        return None;
+    }
+    by_tree(&object).ok()
 }
 
 fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, TypeMismatch> {
@@ -322,6 +336,40 @@ mod tests {
             let object = Bytes::from(format!("{{\"a\":{number}}}"));
             let tree = Arguments::from_checked(object).to_map().expect(number);
             assert_eq!(tree["a"].as_f64(), number.parse().ok(), "{number}");
+        }
+    }
+
+    #[test]
+    fn null_stands_for_an_optional_argument_that_is_left_out() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Greeting {
+            name: String,
+            #[serde(default)]
+            words: Vec<String>,
+            title: Option<String>,
+        }
+        let parse = |text: &'static str| {
+            Arguments::from_checked(Bytes::from_static(text.as_bytes())).parse::<Greeting>()
+        };
+        let expected = Greeting {
+            name: "a".to_owned(),
+            words: Vec::new(),
+            title: None,
+        };
+        let read = parse(r#"{"name":"a","words":null,"title":null}"#);
+        assert_eq!(read.as_ref(), Ok(&expected));
+        for (text, message) in [
+            (
+                r#"{"name":null,"words":null}"#,
+                "name: invalid type: null, expected a string",
+            ),
+            (
+                r#"{"name":"a","words":1,"title":null}"#,
+                "words: invalid type: integer `1`, expected a sequence",
+            ),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), message);
         }
     }
 

@@ -51,7 +51,7 @@ pub use formats::{without_number_formats, without_rust_formats};
 pub use generate::{inline, of_arguments, of_output, without_null};
 pub use listed::{listed_input, listed_output};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
-pub use nulls::{null_for_number, requires_number};
+pub use nulls::{null_for_number, omit_nulls, requires_number};
 pub use sameness::says_no_more_than_type;
 
 /// Error of a rejected schema, with its position: a JSON pointer in fragment form, `#/properties/unit`.

@@ -140,7 +140,12 @@ pub(super) struct CallerProfile {
     pub(super) room: QueueLimits,
     /// Trace fields that are propagated to upstreams.
     pub(super) propagation: Propagation,
+    /// The client parses the text of tool results.
+    pub(super) parses_text: bool,
 }
+
+/// Name with which clients that are built on Gemini CLI begin their own.
+const GEMINI_CLI: &str = "gemini-cli";
 
 /// Transport of a request, as far as it determines the properties of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,6 +246,7 @@ impl CallerProfile {
                 _ => defaults.room,
             },
             propagation: defaults.propagation,
+            parses_text: session.is_some_and(|session| session.client_name.starts_with(GEMINI_CLI)),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{MaybeReady, RejectReason, Reply};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
-use super::tool_result::{error_result, large_success, success};
+use super::tool_result::{add_object, error_result, large_success, success};
 use crate::catalog::{CatalogTool, Output, OutputProblem, ToolError, ToolErrorKind};
 use crate::limit::LARGE_BYTES;
 use crate::net::ShareKey;
@@ -22,6 +22,7 @@ pub(super) struct ResultOwner {
     pub(super) name: String,
     pub(super) id: String,
     pub(super) revision: Revision,
+    pub(super) parses_text: bool,
     pub(super) server: Arc<Server>,
     pub(super) share: Option<ShareKey>,
 }
@@ -34,6 +35,7 @@ impl ResultOwner {
                 entry,
                 id: &self.id,
                 revision: self.revision,
+                parses_text: self.parses_text,
                 server: &self.server,
                 share: self.share,
             }),
@@ -60,6 +62,7 @@ pub(super) struct ResultWriter<'a> {
     pub(super) entry: &'a CatalogTool,
     pub(super) id: &'a str,
     pub(super) revision: Revision,
+    pub(super) parses_text: bool,
     pub(super) server: &'a Arc<Server>,
     /// Share that the response memory is charged to; `None` if the result is not sent.
     pub(super) share: Option<ShareKey>,
@@ -78,6 +81,7 @@ impl Respond<Result<Output, ToolError>> for ResultWriter<'_> {
             name: self.name().to_owned(),
             id: self.id.to_owned(),
             revision: self.revision,
+            parses_text: self.parses_text,
             server: Arc::clone(self.server),
             snapshot: Arc::clone(self.snapshot),
             share: self.share,
@@ -150,7 +154,10 @@ impl ResultWriter<'_> {
         }
     }
 
-    fn success(&self, output: Output) -> Reply {
+    fn success(&self, mut output: Output) -> Reply {
+        if self.parses_text {
+            add_object(&mut output);
+        }
         let weight = output.weight();
         if LARGE_BYTES <= weight
             && let Some(share) = self.share

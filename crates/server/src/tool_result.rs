@@ -1,6 +1,7 @@
 //! Serialization of tool results for each revision (TOOL-10).
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 
 use super::content::{
     TEXT_BEGINS, TEXT_BLOCK_BYTES, TEXT_ENDS, push_block, push_plain_text_block, push_text_block,
@@ -106,6 +107,39 @@ pub(super) fn large_success(
     }
 }
 
+/// Adds structured content to a result whose text is a JSON value other than an object.
+///
+/// Gemini CLI takes the text of a result without structured content for it, and then rejects all but objects.
+#[cold]
+pub(super) fn add_object(output: &mut Output) {
+    let structured = output.structured.as_deref();
+    if structured.is_some_and(|json| json.starts_with('{')) {
+        return;
+    }
+    let text = match &output.content {
+        OutputContent::Text(text) => Some(text.as_str()),
+        OutputContent::Structured => structured,
+        OutputContent::Blocks(blocks) => match blocks.first() {
+            Some(Content::Text(block)) => Some(block.text.as_str()),
+            Some(_) => None,
+            None => structured,
+        },
+    };
+    let Some(text) = text.filter(|text| is_json(text) && !text.trim_start().starts_with('{'))
+    else {
+        return;
+    };
+    let object = format!("{{\"result\":{text}}}");
+    if !matches!(&output.content, OutputContent::Blocks(blocks) if !blocks.is_empty()) {
+        output.content = OutputContent::Text(text.to_owned());
+    }
+    output.structured = Some(object);
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
 /// Sets the outcome of an error result, such as that of an upstream's tool.
 #[inline]
 fn with_verdict_of(output: &Output, reply: Reply) -> Reply {
@@ -158,4 +192,75 @@ pub(super) fn error_result(
     push_text_block(&mut out, message);
     out.extend_from_slice(br#"],"isError":true"#);
     finish(out, snapshot, revision, None).with_verdict(OperationOutcome::ToolError)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn with_object(mut output: Output) -> (Option<Value>, OutputContent) {
+        add_object(&mut output);
+        let structured = output.structured.as_deref();
+        let structured = structured.map(|json| serde_json::from_str(json).expect("JSON"));
+        (structured, output.content)
+    }
+
+    #[test]
+    fn a_text_that_parses_as_no_object_gets_one_as_structured_content() {
+        for text in [
+            "[1,2]",
+            " [{\"a\":1}]\n",
+            "42",
+            "-1.5",
+            "true",
+            "null",
+            "\"x\"",
+        ] {
+            let value: Value = serde_json::from_str(text).expect("JSON");
+            let blocks = vec![Content::text(text), Content::text("more")];
+            for content in [
+                OutputContent::Text(text.to_owned()),
+                OutputContent::Blocks(blocks),
+            ] {
+                let output = Output {
+                    content: content.clone(),
+                    ..Output::default()
+                };
+                let expected = (Some(json!({"result": value})), content);
+                assert_eq!(with_object(output), expected, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_structured_value_that_is_no_object_stays_in_the_text() {
+        let output = Output::structured(&[1, 2]).expect("JSON");
+        let expected = (
+            Some(json!({"result": [1, 2]})),
+            OutputContent::Text("[1,2]".to_owned()),
+        );
+        assert_eq!(with_object(output.clone()), expected);
+        assert_eq!(with_object(output.with_content([])), expected);
+    }
+
+    #[test]
+    fn other_results_stay_as_they_are() {
+        let object = Output::structured(&json!({"a": 1})).expect("JSON");
+        let image = Content::image(b"", "image/png");
+        for output in [
+            Output::text("hello"),
+            Output::text(""),
+            Output::text("{\"a\":1}"),
+            Output::text("42 pets"),
+            Output::default(),
+            Output::blocks([image, Content::text("1")]),
+            object,
+        ] {
+            let mut same = output.clone();
+            add_object(&mut same);
+            assert_eq!(same, output);
+        }
+    }
 }

@@ -52,6 +52,7 @@ pub(super) fn call(
         entry,
         id: request.id,
         revision: caller.revision,
+        parses_text: caller.parses_text,
         server,
         share: Some(context.share),
     };
@@ -97,6 +98,7 @@ fn call_as_task<'g>(
         name: definition.name().to_owned(),
         id: request.id.to_owned(),
         revision: caller.revision,
+        parses_text: caller.parses_text,
         server: Arc::clone(server),
         snapshot: Arc::clone(snapshot),
         // The result of a task is stored, not sent.
@@ -189,6 +191,7 @@ fn prepare_call<'g>(
             entry,
             id: request.id,
             revision: caller.revision,
+            parses_text: caller.parses_text,
             server,
             share: None,
         };

@@ -590,6 +590,7 @@ mod tests {
         let [Content::Text(words), Content::ResourceLink(link)] = &blocks[..] else {
             panic!("{blocks:?}");
         };
+        assert!(words.text.ends_with(&link.uri), "{words:?}");
         assert_eq!(
             (&words.annotations, &link.annotations),
             (&annotations, &annotations)

@@ -131,17 +131,23 @@ impl CatalogTool {
     }
 
     /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
-    /// for it stays one, unless its numbers are more precise in the text.
+    /// for it stays one, unless its numbers are more precise in the text. Null stands for an optional argument that is left out,
+    /// if the schema does not allow null.
     pub fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
         let Some(schema) = &self.input else {
             return Ok(arguments);
         };
-        let tree = Value::Object(arguments.to_map()?);
-        schema.check(&tree)?;
-        match tree {
-            Value::Object(object) if !arguments.may_have_long_numbers() => {
-                Ok(Arguments::from(object))
+        let mut tree = Value::Object(arguments.to_map()?);
+        let is_exact = !arguments.may_have_long_numbers();
+        if let Err(invalid) = schema.check(&tree) {
+            let definition = self.tool.definition();
+            if !is_exact || !schema::omit_nulls(&definition.input_schema, &mut tree) {
+                return Err(invalid);
             }
+            schema.check(&tree)?;
+        }
+        match tree {
+            Value::Object(object) if is_exact => Ok(Arguments::from(object)),
             _ => Ok(arguments),
         }
     }

@@ -1,4 +1,5 @@
-//! Numbers that JSON does not have: NaN and the infinities, which are serialized as null.
+//! Nulls where a schema does not allow them: numbers that JSON does not have (NaN and the infinities are serialized as null), and
+//! arguments that a client sends although the model left them out.
 
 use std::fmt::Write as _;
 
@@ -6,6 +7,9 @@ use serde_json::Value;
 
 /// Maximum number of references from one schema to the next for the same value.
 const REFERENCES_MAX: usize = 32;
+
+/// Maximum number of combinations, one within the other, that are searched for null.
+const COMBINATIONS_MAX: usize = 4;
 
 /// Returns true if a part of a schema has the type `number`, and null is not valid there.
 #[doc(hidden)]
@@ -36,6 +40,15 @@ pub fn null_for_number(schema: &Value, value: &Value) -> Option<String> {
     let search = Search { root: schema };
     let mut path = String::new();
     search.finds(schema, value, &mut path).then_some(path)
+}
+
+/// Removes members that are null, not required, and of a schema that does not allow null. Returns true if there were any.
+///
+/// Some clients send null for each optional argument that the model leaves out.
+#[doc(hidden)]
+pub fn omit_nulls(schema: &Value, value: &mut Value) -> bool {
+    let search = Search { root: schema };
+    search.omits(schema, value)
 }
 
 struct Search<'s> {
@@ -79,6 +92,54 @@ impl<'s> Search<'s> {
         false
     }
 
+    /// Returns true if it removes a member.
+    fn omits(&self, schema: &'s Value, value: &mut Value) -> bool {
+        let mut schema = self.target(schema);
+        if schema.get("properties").is_none() {
+            schema = self.some(schema);
+        }
+        match value {
+            Value::Array(items) => {
+                let items = items.iter_mut();
+                items.fold(false, |any, item| self.omits(&schema["items"], item) | any)
+            }
+            Value::Object(members) => {
+                let (properties, required) = (&schema["properties"], schema["required"].as_array());
+                let before = members.len();
+                members.retain(|name, member| {
+                    !member.is_null()
+                        || required.is_some_and(|names| names.iter().any(|other| other == name))
+                        || self.allows_null(&properties[name], 0)
+                });
+                let is_shorter = members.len() < before;
+                members.iter_mut().fold(is_shorter, |any, (name, member)| {
+                    self.omits(&properties[name], member) | any
+                })
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns true if null may be valid.
+    fn allows_null(&self, schema: &'s Value, depth: usize) -> bool {
+        let schema = self.target(schema);
+        let of_type = match &schema["type"] {
+            Value::String(name) => name == "null",
+            Value::Array(names) => names.iter().any(|name| name == "null"),
+            _ => true,
+        };
+        let is_value = schema["enum"].as_array();
+        let some_allows = |keyword: &str| {
+            let schemas = schema[keyword].as_array();
+            COMBINATIONS_MAX < depth
+                || schemas.is_none_or(|all| all.iter().any(|one| self.allows_null(one, depth + 1)))
+        };
+        of_type
+            && is_value.is_none_or(|values| values.contains(&Value::Null))
+            && some_allows("anyOf")
+            && some_allows("oneOf")
+    }
+
     /// Follows references.
     fn target(&self, mut schema: &'s Value) -> &'s Value {
         for _ in 0..REFERENCES_MAX {
@@ -106,6 +167,7 @@ mod tests {
 
     use schemars::JsonSchema;
     use serde::Serialize;
+    use serde_json::json;
 
     use super::*;
     use crate::catalog::schema::{of_output, says_no_more_than_type};
@@ -162,6 +224,50 @@ mod tests {
         assert_eq!(path_of(&named).as_deref(), Some("by_name.b.x"));
         assert_eq!(path_of(&f64::NAN).as_deref(), Some(""));
         assert_eq!(path_of(&vec![1.0, f64::NAN]).as_deref(), Some("[1]"));
+    }
+
+    #[test]
+    fn nulls_of_optional_members_are_omitted_where_they_are_not_allowed() {
+        let schema = json!({
+            "type": "object",
+            "$defs": {"unit": {"enum": ["c", "f"]}, "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"$ref": "#/$defs/loop"}]}},
+            "properties": {
+                "name": {"type": "string"},
+                "count": {"type": "integer"},
+                "unit": {"$ref": "#/$defs/unit"},
+                "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                "or_null": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "listed": {"type": ["string", "null"]},
+                "any": {},
+                "loop": {"$ref": "#/$defs/loop"},
+                "filter": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["b"]},
+                "rows": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "number"}}}},
+            },
+            "required": ["name"],
+        });
+        let omitted = |mut value: Value| (omit_nulls(&schema, &mut value), value);
+        for (sent, left) in [
+            (json!({"name": "a", "count": null}), json!({"name": "a"})),
+            (json!({"unit": null, "either": null}), json!({})),
+            (
+                json!({"filter": {"a": null, "b": null}}),
+                json!({"filter": {"b": null}}),
+            ),
+            (
+                json!({"rows": [{"x": null}, {"x": 1}]}),
+                json!({"rows": [{}, {"x": 1}]}),
+            ),
+            (json!({"count": null, "any": null}), json!({"any": null})),
+        ] {
+            assert_eq!(omitted(sent), (true, left));
+        }
+        for kept in [
+            json!({"name": null}),
+            json!({"or_null": null, "listed": null, "any": null, "loop": null, "unknown": null}),
+            json!({"rows": [null], "filter": 1}),
+        ] {
+            assert_eq!(omitted(kept.clone()), (false, kept));
+        }
     }
 
     #[test]

@@ -54,17 +54,20 @@ impl Artifacts {
     }
 }
 
-/// Returns a link together with a description of its target.
+/// Returns a link together with a description of its target. Some clients do not show links to the model, so that the text
+/// repeats the URI.
 pub(super) fn blocks_of(link: Content, text: Option<&str>, bytes: usize) -> [Content; 2] {
-    let words = match text {
-        Some(text) => format!(
-            "The result has {bytes} bytes and is stored for a limited time: read the linked resource. It begins:\n{}",
-            longshore_protocol::prefix(text, BEGINNING)
-        ),
-        None => format!(
-            "The result has {bytes} bytes and is stored for a limited time: read the linked resource."
-        ),
+    let uri = match &link {
+        Content::ResourceLink(link) => link.uri.as_str(),
+        _ => "",
     };
+    let mut words = format!(
+        "The result has {bytes} bytes and is stored for a limited time: read the resource {uri}"
+    );
+    if let Some(text) = text {
+        words.push_str("\nIt begins:\n");
+        words.push_str(longshore_protocol::prefix(text, BEGINNING));
+    }
     [Content::text(words), link]
 }
 
