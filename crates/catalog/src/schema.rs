@@ -49,7 +49,7 @@ pub use compiled::{Compiled, check_shown};
 use compiled::{dialect, options};
 pub use formats::{without_number_formats, without_rust_formats};
 pub use generate::{inline, of_arguments, of_output, without_null};
-pub use listed::{listed_input, listed_output};
+pub use listed::{allow_other_members, listed_input, listed_output};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use nulls::{null_for_number, omit_nulls, requires_number};
 pub use sameness::says_no_more_than_type;

@@ -87,7 +87,8 @@ fn write(out: &mut Vec<u8>, shown: Map<String, Value>) {
     out.extend_from_slice(Value::Object(shown).to_string().as_bytes());
 }
 
-/// Schemas keep their author's members and order, apart from what [`schema::listed_input`] changes.
+/// Schemas keep their author's members and order, apart from what [`schema::listed_input`] and
+/// [`schema::allow_other_members`] change.
 pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
@@ -102,10 +103,11 @@ pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     if let Some(description) = &definition.description {
         put("description", description.clone().into());
     }
-    put(
-        "inputSchema",
-        schema::listed_input(&definition.input_schema),
-    );
+    let mut input = schema::listed_input(&definition.input_schema);
+    if revision.has_sessions() {
+        schema::allow_other_members(&mut input);
+    }
+    put("inputSchema", input);
     if let Some(output) = &definition.output_schema {
         let is_object = output.get("type").is_some_and(|kind| kind == "object");
         let is_known = revision.has_structured_values_of_any_kind()

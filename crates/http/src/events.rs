@@ -17,6 +17,10 @@ use crate::server::{EventData, EventSource, StreamEvent, next_heartbeat};
 /// Java SDK up to 2.0.0 ignores events without it.
 const MESSAGE_BEGINS: &[u8] = b"event: message\ndata: ";
 
+/// Keep-alive comment. An empty line after it would end an event without data. The Java SDK stops to read a stream after
+/// 256 of those.
+const KEEP_ALIVE: &[u8] = b":\n";
+
 /// Body of a streamed response.
 pub(crate) struct EventStream {
     stream: Option<Box<dyn EventSource>>,
@@ -53,8 +57,10 @@ impl EventStream {
     }
 
     fn push_event(&mut self, begin: Bytes, head: Bytes, rest: &SharedBytes) {
-        let pieces = [begin, head].into_iter();
+        self.pieces.push_back(begin);
+        let pieces = std::iter::once(head);
         let pieces = pieces.chain(rest.pieces().iter().cloned());
+        let pieces = pieces.map(on_one_line);
         let pieces = pieces.chain([Bytes::from_static(b"\n\n")]);
         self.pieces.extend(pieces.filter(|piece| !piece.is_empty()));
     }
@@ -108,13 +114,44 @@ impl EventStream {
         let now = Instant::now();
         if self.heartbeat <= now {
             self.heartbeat = next_heartbeat();
-            self.pieces.push_back(Bytes::from_static(b":\n\n"));
+            self.pieces.push_back(Bytes::from_static(KEEP_ALIVE));
         }
         let deadline = self.stream.as_ref().and_then(|stream| stream.deadline());
         // A deadline that passed without change is not waited for again.
         let deadline = deadline.filter(|deadline| now < *deadline);
         self.timer.as_mut().reset(earlier(self.heartbeat, deadline));
         false
+    }
+}
+
+/// Escapes the characters of JSON strings that some clients take for the end of a line: the Java SDK, and Python programs
+/// with httpx-sse before 0.4.2.
+fn on_one_line(json: Bytes) -> Bytes {
+    let found = memchr::memchr2_iter(0xC2, 0xE2, &json);
+    let mut found = found
+        .filter_map(|at| Some((at, line_end(&json[at..])?)))
+        .peekable();
+    if found.peek().is_none() {
+        return json.clone();
+    }
+    let mut escaped = Vec::with_capacity(json.len() + 64);
+    let mut copied = 0;
+    for (at, (length, escape)) in found {
+        escaped.extend_from_slice(&json[copied..at]);
+        escaped.extend_from_slice(escape);
+        copied = at + length;
+    }
+    escaped.extend_from_slice(&json[copied..]);
+    escaped.into()
+}
+
+/// Returns the length and the escape of the line end with which `text` begins.
+fn line_end(text: &[u8]) -> Option<(usize, &'static [u8])> {
+    match text {
+        [0xC2, 0x85, ..] => Some((2, br"\u0085")),
+        [0xE2, 0x80, 0xA8, ..] => Some((3, br"\u2028")),
+        [0xE2, 0x80, 0xA9, ..] => Some((3, br"\u2029")),
+        _ => None,
     }
 }
 
@@ -148,5 +185,49 @@ impl http_body::Body for EventStream {
 
     fn is_end_stream(&self) -> bool {
         self.stream.is_none() && self.pieces.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http_body::Body as _;
+
+    use super::*;
+
+    fn sent(stream: EventStream) -> String {
+        let mut stream = std::pin::pin!(stream);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut sent = Vec::new();
+        while let Poll::Ready(Some(frame)) = stream.as_mut().poll_frame(&mut cx) {
+            sent.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        String::from_utf8(sent).unwrap()
+    }
+
+    struct Silent;
+
+    impl EventSource for Silent {
+        fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_on_one_line_for_every_reader() {
+        let head = Bytes::from_static("{\"a\":\"“x”\u{2028}y\u{2029}".as_bytes());
+        let rest = SharedBytes::One(Bytes::from_static("é\u{85}\"}".as_bytes()));
+        assert_eq!(
+            sent(EventStream::of(head, &rest)),
+            "event: message\ndata: {\"a\":\"“x”\\u2028y\\u2029é\\u0085\"}\n\n"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keep_alive_comments_end_no_event() {
+        let stream = EventStream::new(Box::new(Silent));
+        tokio::time::advance(Duration::from_secs(26)).await;
+        assert_eq!(sent(stream), ":\n");
     }
 }

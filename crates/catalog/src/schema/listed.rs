@@ -27,6 +27,27 @@ pub fn listed_output(schema: &Value) -> Option<Value> {
         .then(|| adapted(without_references().unwrap_or_else(|| schema.clone())))
 }
 
+/// Allows other members of the arguments by a boolean, which the Java SDK before 2.0 requires: it fails on the whole list
+/// otherwise. The description says what the schema of these members was.
+#[doc(hidden)]
+pub fn allow_other_members(listed: &mut Value) {
+    if !listed["additionalProperties"].is_object()
+        || listed.to_string().contains("\"#/additionalProperties")
+    {
+        return;
+    }
+    let note = format!(
+        "Schema of other members: {}",
+        listed["additionalProperties"]
+    );
+    let description = match &listed["description"] {
+        Value::String(text) => format!("{text}\n\n{note}"),
+        _ => note,
+    };
+    listed["description"] = description.into();
+    listed["additionalProperties"] = Value::Bool(true);
+}
+
 fn adapted(mut schema: Value) -> Value {
     if let Value::Object(members) = &mut schema {
         if members.get("type").is_some_and(|kind| kind == "object") {
@@ -250,6 +271,34 @@ mod tests {
         let schema =
             json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
         assert_eq!(adapted(schema.clone()), schema);
+    }
+
+    #[test]
+    fn the_schema_of_other_members_is_in_the_description() {
+        let listed = |mut schema: Value| {
+            allow_other_members(&mut schema);
+            schema
+        };
+        let others = json!({"type": "string"});
+        assert_eq!(
+            listed(json!({"type": "object", "additionalProperties": others})),
+            json!({"type": "object", "additionalProperties": true,
+                "description": "Schema of other members: {\"type\":\"string\"}"})
+        );
+        let described = json!({"description": "Labels.", "additionalProperties": others});
+        assert_eq!(
+            listed(described)["description"],
+            "Labels.\n\nSchema of other members: {\"type\":\"string\"}"
+        );
+        let inner = json!({"properties": {"labels": {"additionalProperties": others}}});
+        let closed = json!({"additionalProperties": false});
+        let named = json!({
+            "properties": {"a": {"$ref": "#/additionalProperties"}},
+            "additionalProperties": others,
+        });
+        for schema in [inner, closed, named] {
+            assert_eq!(listed(schema.clone()), schema);
+        }
     }
 
     #[test]
