@@ -343,7 +343,7 @@ impl Flow {
         let bearer = format!("Bearer {}", token.as_str().expect("a token"));
         headers.insert(AUTHORIZATION, bearer.parse().expect("ASCII"));
         let shown = Credentials::read(&headers, None, None, unix_seconds());
-        authentication.gate.admit(shown, None).await.ok()
+        authentication.gate.admit_at(shown, None, None).await.ok()
     }
 }
 
