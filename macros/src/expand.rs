@@ -11,7 +11,7 @@ use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit};
 
 use crate::methods::Object;
 use crate::options::{Task, ToolOptions};
-use crate::parse::{Argument, Function, Parameter};
+use crate::parse::{Argument, Function, Options, Parameter};
 pub(crate) use arguments::preset;
 use arguments::{arguments, variables};
 pub(crate) use binding::{bind, bound_type, called, extract_one, resolve, unbound};
@@ -182,7 +182,7 @@ pub(crate) fn extract<O>(offered: &Function<O>) -> TokenStream {
 // === The tool ===
 
 fn implementation(tool: &ToolFn) -> TokenStream {
-    let described = described(tool, &name_of(tool), &arguments_type(tool));
+    let described = described(tool, &name(tool), &arguments_type(tool));
     let traits = traits();
     let definition = quote!(__LONGSHORE_DESCRIBED);
     let implementation = if has_state(tool) {
@@ -228,7 +228,7 @@ fn implementation(tool: &ToolFn) -> TokenStream {
 /// Statements that make the tool of a method, in a function in which `self` is the object; the last one is its `Arc`.
 pub(crate) fn tool_of_method(tool: &ToolFn, object: &Object) -> TokenStream {
     let arguments = arguments(tool);
-    let described = described(tool, &object.name_of(&name_of(tool)), &arguments_type(tool));
+    let described = described(tool, &object.name_of(&name(tool)), &arguments_type(tool));
     let traits = traits();
     let definition = quote!(::longshore::__private::ToolSpec);
     let (carrier, carrier_type) = object.carrier(&definition);
@@ -343,24 +343,10 @@ pub(crate) fn local(i: usize) -> Ident {
     format_ident!("__longshore_{i}", span = Span::mixed_site())
 }
 
-/// The name that callers know a tool by, without the prefix of its object.
-fn name_of(tool: &ToolFn) -> String {
-    match &tool.options.name {
-        Some(name) => name.value(),
-        None => tool.function.sig.ident.unraw().to_string(),
-    }
-}
-
 /// The definition, as a chain of calls.
 fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream {
     let options = &tool.options;
     let returns = &tool.returns;
-    let description = match &options.description {
-        Some(text) => Some(text.to_token_stream()),
-        None => documentation(&tool.documentation),
-    };
-    let description = description.map(|text| quote!(.description(#text)));
-    let title = options.title.as_ref().map(|title| quote!(.title(#title)));
     let hints = [
         ("read_only", options.read_only),
         ("destructive", options.destructive),
@@ -370,10 +356,6 @@ fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream 
     let hints = hints.into_iter().filter_map(|(hint, value)| {
         let hint = Ident::new(hint, Span::call_site());
         value.map(|value| quote!(.#hint(#value)))
-    });
-    let timeout = options.timeout.map(|timeout| {
-        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        quote!(.timeout(::longshore::__private::Duration::from_millis(#ms)))
     });
     let task = options.task.map(|task| {
         let support = match task {
@@ -385,24 +367,16 @@ fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream 
     let later = options.deferred_task.then(|| quote!(.deferred_task()));
     let scopes = &options.scopes;
     let ui = options.ui.iter();
-    let icons = &options.icons;
-    let meta = options.meta.iter().map(|entry| {
-        let (key, value) = (&entry.key, &entry.value);
-        quote!(.meta(#key, ::longshore::__private::serde_json::json!(#value)))
-    });
+    let common = common(tool);
     quote! {
         ::longshore::__private::ToolSpec::new::<#arguments>(
             ::longshore::__private::Definition::new(#name)
-                #description
-                #title
                 #(#hints)*
-                #timeout
                 #task
                 #later
                 #(.scope(#scopes))*
                 #(.ui(#ui))*
-                #(.icon(::longshore::__private::Icon::new(#icons)))*
-                #(#meta)*,
+                #common,
             {
                 let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
                 let __longshore_success = (&&&&&__longshore_returns).__longshore_success();
@@ -410,6 +384,46 @@ fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream 
             },
         )
     }
+}
+
+/// The name that callers know it by, without the prefix of its object.
+pub(crate) fn name<O: Options>(offered: &Function<O>) -> String {
+    match &offered.options.common().name {
+        Some(name) => name.value(),
+        None => offered.function.sig.ident.unraw().to_string(),
+    }
+}
+
+/// The calls that set the options that all kinds have.
+pub(crate) fn common<O: Options>(offered: &Function<O>) -> TokenStream {
+    let options = offered.options.common();
+    let description = match &options.description {
+        Some(text) => Some(text.to_token_stream()),
+        None => documentation(&offered.documentation),
+    };
+    let description = description.map(|text| quote!(.description(#text)));
+    let title = options.title.as_ref().map(|title| quote!(.title(#title)));
+    let timeout = options.timeout.map(|timeout| {
+        let timeout = duration(timeout);
+        quote!(.timeout(#timeout))
+    });
+    let icons = &options.icons;
+    let meta = options.meta.iter().map(|entry| {
+        let (key, value) = (&entry.key, &entry.value);
+        quote!(.meta(#key, ::longshore::__private::serde_json::json!(#value)))
+    });
+    quote! {
+        #description
+        #title
+        #timeout
+        #(.icon(::longshore::__private::Icon::new(#icons)))*
+        #(#meta)*
+    }
+}
+
+pub(crate) fn duration(duration: std::time::Duration) -> TokenStream {
+    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    quote!(::longshore::__private::Duration::from_millis(#ms))
 }
 
 /// The text of a doc comment, without the space that follows `///`.

@@ -5,15 +5,14 @@ mod prompts;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::Ident;
-use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
 use crate::expand::{
-    Carrier, bind, bind_extractors, bound_type, called, documentation, extract, extract_one,
-    extracted, has_state, local, preset, resolve, state, unbound, unit,
+    Carrier, bind, bind_extractors, bound_type, called, common, duration, extract, extract_one,
+    extracted, has_state, local, name, preset, resolve, state, unbound, unit,
 };
 use crate::methods::Object;
-use crate::options::{CommonOptions, Complete, Preset, PromptOptions, ResourceOptions};
+use crate::options::{Complete, Preset, PromptOptions, ResourceOptions};
 use crate::parse::{Argument, Function, Placement, inside_option};
 pub(crate) use prompts::{prompt, prompt_of_method};
 
@@ -411,8 +410,8 @@ fn completion<O>(
 fn resource_definition(resource: &ResourceFn) -> TokenStream {
     let options = &resource.options;
     let uri = &options.uri;
-    let name = name(resource, &options.common);
-    let common = common(resource, &options.common);
+    let name = name(resource);
+    let common = common(resource);
     let mime_type = options.mime_type.as_ref().map(|t| quote!(.mime_type(#t)));
     let ttl = options.ttl.map(|ttl| {
         let ttl = duration(ttl);
@@ -428,41 +427,4 @@ fn resource_definition(resource: &ResourceFn) -> TokenStream {
             #ttl
             #scope
     }
-}
-
-fn name<O>(offered: &Function<O>, options: &CommonOptions) -> String {
-    match &options.name {
-        Some(name) => name.value(),
-        None => offered.function.sig.ident.unraw().to_string(),
-    }
-}
-
-fn common<O>(offered: &Function<O>, options: &CommonOptions) -> TokenStream {
-    let description = match &options.description {
-        Some(text) => Some(text.to_token_stream()),
-        None => documentation(&offered.documentation),
-    };
-    let description = description.map(|text| quote!(.description(#text)));
-    let title = options.title.as_ref().map(|title| quote!(.title(#title)));
-    let timeout = options.timeout.map(|timeout| {
-        let timeout = duration(timeout);
-        quote!(.timeout(#timeout))
-    });
-    let icons = &options.icons;
-    let meta = options.meta.iter().map(|entry| {
-        let (key, value) = (&entry.key, &entry.value);
-        quote!(.meta(#key, ::longshore::__private::serde_json::json!(#value)))
-    });
-    quote! {
-        #description
-        #title
-        #timeout
-        #(.icon(::longshore::__private::Icon::new(#icons)))*
-        #(#meta)*
-    }
-}
-
-fn duration(duration: std::time::Duration) -> TokenStream {
-    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    quote!(::longshore::__private::Duration::from_millis(#ms))
 }

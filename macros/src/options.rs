@@ -7,11 +7,12 @@ use std::time::Duration;
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned;
 use syn::{Expr, Ident, LitStr, Meta, Path, Token};
 
 use crate::parse::Kind;
-use values::{complete, duration, entries, flag, is_token, preset, set, text, unknown, word};
+use values::{
+    complete, duration, entries, flag, is_token, mark, preset, set, switch, text, unknown,
+};
 
 /// Mistakes of a function, collected so that all are reported at once.
 #[derive(Default)]
@@ -20,19 +21,13 @@ pub(crate) struct Mistakes(Option<syn::Error>);
 /// Options of `#[tool(...)]`.
 #[derive(Default)]
 pub(crate) struct ToolOptions {
-    pub(crate) name: Option<LitStr>,
-    pub(crate) title: Option<LitStr>,
-    pub(crate) description: Option<LitStr>,
+    pub(crate) common: CommonOptions,
     pub(crate) read_only: Option<bool>,
     pub(crate) destructive: Option<bool>,
     pub(crate) idempotent: Option<bool>,
     pub(crate) open_world: Option<bool>,
-    pub(crate) timeout: Option<Duration>,
     pub(crate) scopes: Vec<LitStr>,
     pub(crate) ui: Option<LitStr>,
-    pub(crate) icons: Vec<LitStr>,
-    pub(crate) meta: Vec<MetaEntry>,
-    pub(crate) blocking: Option<proc_macro2::Span>,
     pub(crate) additional_properties: bool,
     pub(crate) collect: bool,
     pub(crate) task: Option<Task>,
@@ -62,7 +57,7 @@ pub(crate) struct PromptOptions {
     pub(crate) common: CommonOptions,
 }
 
-/// Options that resources and prompts share.
+/// Options that tools, resources and prompts share.
 #[derive(Default)]
 pub(crate) struct CommonOptions {
     pub(crate) name: Option<LitStr>,
@@ -162,25 +157,12 @@ impl ToolOptions {
     }
 
     fn take(&mut self, option: &Meta, mistakes: &mut Mistakes) {
-        let Some(name) = option.path().get_ident().map(ToString::to_string) else {
-            return mistakes.at(option.path(), unknown("", Self::NAMES));
-        };
-        match name.as_str() {
-            "name" => {
-                set(&mut self.name, option, text(option), mistakes);
-                if let Some(name) = &self.name
-                    && let Some(fault) = fault_of_name(&name.value())
-                {
-                    mistakes.at(name, fault);
-                }
-            }
-            "title" => set(&mut self.title, option, text(option), mistakes),
-            "description" => set(&mut self.description, option, text(option), mistakes),
+        let name = option.path().get_ident().map(ToString::to_string);
+        match name.as_deref().unwrap_or_default() {
             "read_only" => set(&mut self.read_only, option, flag(option), mistakes),
             "destructive" => set(&mut self.destructive, option, flag(option), mistakes),
             "idempotent" => set(&mut self.idempotent, option, flag(option), mistakes),
             "open_world" => set(&mut self.open_world, option, flag(option), mistakes),
-            "timeout" => set(&mut self.timeout, option, duration(option), mistakes),
             "scopes" => self.take_scopes(option, mistakes),
             "ui" => {
                 set(&mut self.ui, option, text(option), mistakes);
@@ -190,18 +172,7 @@ impl ToolOptions {
                     mistakes.at(uri, "a view's URI begins with `ui://`");
                 }
             }
-            "icon" => take_icon(&mut self.icons, option, mistakes),
-            "meta" => take_meta(&mut self.meta, option, mistakes),
-            "blocking" => {
-                let mut said = self.blocking.map(|_| true);
-                set(&mut said, option, word(option), mistakes);
-                self.blocking = Some(option.span());
-            }
-            "additional_properties" => {
-                let mut said = self.additional_properties.then_some(true);
-                set(&mut said, option, word(option), mistakes);
-                self.additional_properties = true;
-            }
+            "additional_properties" => switch(&mut self.additional_properties, option, mistakes),
             "task" => {
                 let task = match option {
                     Meta::Path(_) => Ok(Task::Optional),
@@ -216,17 +187,17 @@ impl ToolOptions {
                 };
                 set(&mut self.task, option, task, mistakes);
             }
-            "deferred_task" => {
-                let mut said = self.deferred_task.then_some(true);
-                set(&mut said, option, word(option), mistakes);
-                self.deferred_task = true;
+            "deferred_task" => switch(&mut self.deferred_task, option, mistakes),
+            "collect" => switch(&mut self.collect, option, mistakes),
+            other => {
+                self.common.take(option, Self::NAMES, mistakes);
+                if other == "name"
+                    && let Some(name) = &self.common.name
+                    && let Some(fault) = fault_of_name(&name.value())
+                {
+                    mistakes.at(name, fault);
+                }
             }
-            "collect" => {
-                let mut said = self.collect.then_some(true);
-                set(&mut said, option, word(option), mistakes);
-                self.collect = true;
-            }
-            other => mistakes.at(option.path(), unknown(other, Self::NAMES)),
         }
     }
 
@@ -271,6 +242,20 @@ fn take_meta(all: &mut Vec<MetaEntry>, option: &Meta, mistakes: &mut Mistakes) {
 }
 
 impl ResourceOptions {
+    const NAMES: &[&str] = &[
+        "uri",
+        "mime_type",
+        "ttl",
+        "cache_scope",
+        "name",
+        "title",
+        "description",
+        "timeout",
+        "icon",
+        "meta",
+        "blocking",
+    ];
+
     pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         let place = tokens.clone();
@@ -310,11 +295,7 @@ impl ResourceOptions {
                 ),
                 None => {}
             },
-            _ => self.common.take(
-                option,
-                &["uri", "mime_type", "ttl", "cache_scope"],
-                mistakes,
-            ),
+            _ => self.common.take(option, Self::NAMES, mistakes),
         }
     }
 }
@@ -323,7 +304,7 @@ impl PromptOptions {
     pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         for option in list(tokens, mistakes) {
-            options.common.take(&option, &[], mistakes);
+            options.common.take(&option, CommonOptions::NAMES, mistakes);
         }
         options
     }
@@ -340,26 +321,18 @@ impl CommonOptions {
         "blocking",
     ];
 
-    /// `others` are the names that were tried before.
-    fn take(&mut self, option: &Meta, others: &[&str], mistakes: &mut Mistakes) {
+    /// `known` are the names of all options of the attribute.
+    fn take(&mut self, option: &Meta, known: &[&str], mistakes: &mut Mistakes) {
         let name = option.path().get_ident().map(ToString::to_string);
-        let name = name.unwrap_or_default();
-        match name.as_str() {
+        match name.as_deref().unwrap_or_default() {
             "name" => set(&mut self.name, option, text(option), mistakes),
             "title" => set(&mut self.title, option, text(option), mistakes),
             "description" => set(&mut self.description, option, text(option), mistakes),
             "timeout" => set(&mut self.timeout, option, duration(option), mistakes),
             "icon" => take_icon(&mut self.icons, option, mistakes),
             "meta" => take_meta(&mut self.meta, option, mistakes),
-            "blocking" => {
-                let mut said = self.blocking.map(|_| true);
-                set(&mut said, option, word(option), mistakes);
-                self.blocking = Some(option.span());
-            }
-            other => {
-                let known = [others, Self::NAMES].concat();
-                mistakes.at(option.path(), unknown(other, &known));
-            }
+            "blocking" => mark(&mut self.blocking, option, mistakes),
+            other => mistakes.at(option.path(), unknown(other, known)),
         }
     }
 }
@@ -429,16 +402,8 @@ impl ArgOptions {
                     );
                 }
             }
-            "flatten" => {
-                let mut said = self.flatten.map(|_| true);
-                set(&mut said, option, word(option), mistakes);
-                self.flatten = Some(option.span());
-            }
-            "resolve" => {
-                let mut said = self.resolve.map(|_| true);
-                set(&mut said, option, word(option), mistakes);
-                self.resolve = Some(option.span());
-            }
+            "flatten" => mark(&mut self.flatten, option, mistakes),
+            "resolve" => mark(&mut self.resolve, option, mistakes),
             "title" => set(&mut self.title, option, text(option), mistakes),
             "complete" => set(&mut self.complete, option, complete(option), mistakes),
             _ => unreachable!("only known names get here"),

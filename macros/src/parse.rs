@@ -10,8 +10,8 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Ident, ItemFn, PatType, Signature, Type};
 
 use crate::options::{
-    ArgOptions, Complete, Mistakes, Preset, PromptOptions, ResourceOptions, ToolOptions,
-    fault_of_name,
+    ArgOptions, CommonOptions, Complete, Mistakes, Preset, PromptOptions, ResourceOptions,
+    ToolOptions, fault_of_name,
 };
 use checks::{check_completion, check_signature, check_variables, returned};
 use parameters::{check_together, read_parameters};
@@ -190,7 +190,7 @@ pub(crate) trait Options: Sized {
 
     fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self;
 
-    fn blocking(&self) -> Option<Span>;
+    fn common(&self) -> &CommonOptions;
 
     /// Checks the function's name, where the options do not give another.
     fn check_name(&self, _name: &Ident, _mistakes: &mut Mistakes) {}
@@ -209,12 +209,12 @@ impl Options for ToolOptions {
         Self::read(tokens, mistakes)
     }
 
-    fn blocking(&self) -> Option<Span> {
-        self.blocking
+    fn common(&self) -> &CommonOptions {
+        &self.common
     }
 
     fn check_name(&self, name: &Ident, mistakes: &mut Mistakes) {
-        if self.name.is_none()
+        if self.common.name.is_none()
             && let Some(fault) = fault_of_name(&name.unraw().to_string())
         {
             mistakes.at(name, fault);
@@ -247,8 +247,8 @@ impl Options for ResourceOptions {
         Self::read(tokens, mistakes)
     }
 
-    fn blocking(&self) -> Option<Span> {
-        self.common.blocking
+    fn common(&self) -> &CommonOptions {
+        &self.common
     }
 
     fn check(&self, parameters: &[Parameter], mistakes: &mut Mistakes) {
@@ -265,8 +265,8 @@ impl Options for PromptOptions {
         Self::read(tokens, mistakes)
     }
 
-    fn blocking(&self) -> Option<Span> {
-        self.common.blocking
+    fn common(&self) -> &CommonOptions {
+        &self.common
     }
 }
 
@@ -304,7 +304,8 @@ pub(crate) fn read_function<O: Options>(
     let kind = O::KIND;
     let mut mistakes = Mistakes::default();
     let options = O::read(options, &mut mistakes);
-    check_blocking(kind, &function.sig, options.blocking(), &mut mistakes);
+    let blocking = options.common().blocking;
+    check_blocking(kind, &function.sig, blocking, &mut mistakes);
     options.check_name(&function.sig.ident, &mut mistakes);
     options.check_place(place, &function.sig.ident, &mut mistakes);
     check_signature(kind, &function.sig, &mut mistakes);
@@ -326,7 +327,7 @@ pub(crate) fn read_function<O: Options>(
     let conditions = rest.iter().filter(|a| is(a, &["cfg"])).cloned().collect();
     function.attrs = rest;
     Ok(Function {
-        blocking: options.blocking(),
+        blocking,
         options,
         function,
         documentation,

@@ -97,14 +97,6 @@ pub(super) struct ConsentForm {
     pub(super) expires: u64,
 }
 
-impl Sealed for ConsentForm {
-    const KIND: &'static str = "oauth-consent-1";
-
-    fn expires(&self) -> Option<u64> {
-        Some(self.expires)
-    }
-}
-
 /// A login that began at the provider. Travels as the `state` of the provider's authorization request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct LoginState {
@@ -120,14 +112,6 @@ pub(super) struct LoginState {
     pub(super) verifier: String,
     #[serde(rename = "e")]
     pub(super) expires: u64,
-}
-
-impl Sealed for LoginState {
-    const KIND: &'static str = "oauth-login-1";
-
-    fn expires(&self) -> Option<u64> {
-        Some(self.expires)
-    }
 }
 
 /// A login at the provider that only recognizes the user of a browser. Travels as the `state` of the provider's
@@ -147,14 +131,6 @@ pub(super) struct VisitState {
     pub(super) expires: u64,
 }
 
-impl Sealed for VisitState {
-    const KIND: &'static str = "oauth-visit-1";
-
-    fn expires(&self) -> Option<u64> {
-        Some(self.expires)
-    }
-}
-
 /// A user whom the provider has recognized in a browser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Recognized {
@@ -166,14 +142,6 @@ pub(super) struct Recognized {
     pub(super) browser: String,
     #[serde(rename = "e")]
     pub(super) expires: u64,
-}
-
-impl Sealed for Recognized {
-    const KIND: &'static str = "oauth-visitor-1";
-
-    fn expires(&self) -> Option<u64> {
-        Some(self.expires)
-    }
 }
 
 /// A user whom the provider logged in.
@@ -209,14 +177,6 @@ pub(super) struct Code {
     pub(super) expires: u64,
 }
 
-impl Sealed for Code {
-    const KIND: &'static str = "oauth-code-1";
-
-    fn expires(&self) -> Option<u64> {
-        Some(self.expires)
-    }
-}
-
 /// A refresh token. Each use replaces it by one with the next serial number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RefreshToken {
@@ -242,10 +202,23 @@ pub(super) struct RefreshToken {
     pub(super) thumbprint: Option<String>,
 }
 
-impl Sealed for RefreshToken {
-    const KIND: &'static str = "oauth-refresh-1";
+macro_rules! expiring {
+    ($($value:ty: $kind:literal,)*) => {$(
+        impl Sealed for $value {
+            const KIND: &'static str = $kind;
 
-    fn expires(&self) -> Option<u64> {
-        Some(self.expires)
-    }
+            fn expires(&self) -> Option<u64> {
+                Some(self.expires)
+            }
+        }
+    )*};
+}
+
+expiring! {
+    ConsentForm: "oauth-consent-1",
+    LoginState: "oauth-login-1",
+    VisitState: "oauth-visit-1",
+    Recognized: "oauth-visitor-1",
+    Code: "oauth-code-1",
+    RefreshToken: "oauth-refresh-1",
 }

@@ -5,6 +5,7 @@ use std::error::Error;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::catalog::protocol_error::item_error;
 use crate::catalog::{ClientRequestError, InvalidArguments, ProtocolError};
 use crate::net::with_causes;
 use crate::protocol::{ClientAbility, Content, ErrorObject};
@@ -162,79 +163,7 @@ pub enum ToolErrorKind {
     Protocol,
 }
 
-impl ToolError {
-    /// A failure, in words for the model.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self::of(ToolErrorKind::Failed, message)
-    }
-
-    /// Creates an internal error. The log receives the message, the caller no details.
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self::of(ToolErrorKind::Internal, message)
-    }
-
-    /// A caller that may not make this call, with a message for it.
-    pub fn forbidden(message: impl Into<String>) -> Self {
-        Self::of(ToolErrorKind::Forbidden, message)
-    }
-
-    /// The JSON-RPC error of another server, for the caller.
-    #[doc(hidden)]
-    pub fn protocol(error: ErrorObject) -> Self {
-        Self::of(ToolErrorKind::Protocol, error.message.clone()).caused_by(ProtocolError(error))
-    }
-
-    /// Returns the JSON-RPC error of another server.
-    #[doc(hidden)]
-    pub fn protocol_error(&self) -> Option<&ErrorObject> {
-        let error: &ProtocolError = self.source()?.downcast_ref()?;
-        Some(&error.0)
-    }
-
-    fn of(kind: ToolErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            source: None,
-            foreign: false,
-        }
-    }
-
-    /// Keeps the cause for the log. It is not shown to the caller.
-    #[must_use]
-    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
-        self
-    }
-
-    /// Returns the message for the model.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns the category of the failure.
-    pub fn kind(&self) -> ToolErrorKind {
-        self.kind
-    }
-
-    /// Returns true if the message is that of a converted error (`?`), which was not written for the model.
-    /// `server.mask_errors` hides such messages.
-    pub fn is_foreign(&self) -> bool {
-        self.foreign
-    }
-
-    /// The cause, for the log.
-    pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
-        self.source.as_deref()
-    }
-}
-
-/// `ToolError` is not itself an [`Error`], so that every error converts into it.
-impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
-    fn from(error: E) -> Self {
-        Self::from_boxed(Box::new(error))
-    }
-}
+item_error!(ToolError, ToolErrorKind);
 
 impl ToolError {
     /// Converts an error whose type is not known.
@@ -254,28 +183,9 @@ impl ToolError {
 
     /// Converts any error.
     pub(crate) fn from_boxed(error: Box<dyn Error + Send + Sync>) -> Self {
-        let kind = if error.is::<InvalidArguments>() {
-            ToolErrorKind::InvalidArguments
-        } else {
-            match error.downcast_ref::<ClientRequestError>() {
-                Some(ClientRequestError::NotDeclared(ability)) => {
-                    ToolErrorKind::MissingCapability(*ability)
-                }
-                Some(ClientRequestError::InvalidRequest(_)) => ToolErrorKind::Internal,
-                Some(ClientRequestError::UrlElicitationRequired(_)) => {
-                    ToolErrorKind::UrlElicitationRequired
-                }
-                _ => ToolErrorKind::Failed,
-            }
-        };
-        let of_error = Self {
-            // Errors of client requests are shown to the model.
-            foreign: kind == ToolErrorKind::Failed && !error.is::<ClientRequestError>(),
-            ..Self::of(kind, error.to_string())
-        };
-        match kind {
-            ToolErrorKind::InvalidArguments => of_error,
-            _ => of_error.caused_by(error),
+        match error.downcast::<InvalidArguments>() {
+            Ok(invalid) => Self::of(ToolErrorKind::InvalidArguments, invalid.to_string()),
+            Err(error) => Self::converted(error),
         }
     }
 }

@@ -101,11 +101,12 @@ fn unexpected(value: &Value) -> Unexpected<'_> {
     }
 }
 
-macro_rules! numbers {
-    ($($method:ident)*) => {$(
+/// Methods that read as another one does.
+macro_rules! read_as {
+    ($other:ident: $($method:ident($($ignored:ty),*))*) => {$(
         #[inline]
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            self.deserialize_f64(visitor)
+        fn $method<V: Visitor<'de>>(self, $(_: $ignored,)* visitor: V) -> Result<V::Value, Error> {
+            self.$other(visitor)
         }
     )*};
 }
@@ -131,20 +132,26 @@ impl<'de> Deserializer<'de> for PathDeserializer<'de, '_> {
         }
     }
 
-    numbers! {
-        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32
+    read_as! { deserialize_f64:
+        deserialize_i8() deserialize_i16() deserialize_i32() deserialize_i64() deserialize_i128()
+        deserialize_u8() deserialize_u16() deserialize_u32() deserialize_u64() deserialize_u128()
+        deserialize_f32()
     }
+    read_as! { deserialize_str: deserialize_char() deserialize_string() deserialize_identifier() }
+    read_as! { deserialize_bytes: deserialize_byte_buf() }
+    read_as! { deserialize_unit: deserialize_unit_struct(&'static str) }
+    read_as! { deserialize_seq:
+        deserialize_tuple(usize) deserialize_tuple_struct(&'static str, usize)
+    }
+    // Structs are not read from arrays of their members' values. No client sends that, and it would double the code of
+    // each type.
+    read_as! { deserialize_map: deserialize_struct(&'static str, &'static [&'static str]) }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
             Value::Number(number) => number.deserialize_any(visitor),
             _ => Err(self.is_no(&visitor)),
         }
-    }
-
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -154,24 +161,12 @@ impl<'de> Deserializer<'de> for PathDeserializer<'de, '_> {
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
-    }
-
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Array(items) => self.items(items, visitor),
             _ => Err(self.is_no(&visitor)),
         }
-    }
-
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_bytes(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -186,14 +181,6 @@ impl<'de> Deserializer<'de> for PathDeserializer<'de, '_> {
             Value::Null => visitor.visit_unit(),
             _ => Err(self.is_no(&visitor)),
         }
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_unit(visitor)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -219,35 +206,11 @@ impl<'de> Deserializer<'de> for PathDeserializer<'de, '_> {
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_seq(visitor)
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_seq(visitor)
-    }
-
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
             Value::Object(members) => self.members(members, visitor),
             _ => Err(self.is_no(&visitor)),
         }
-    }
-
-    /// Structs are not read from arrays of their members' values. No client sends that, and it would double the code of
-    /// each type.
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_map(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

@@ -1,4 +1,4 @@
-//! JSON-RPC errors of other servers.
+//! JSON-RPC errors of other servers, and what the errors of tools, resources and prompts have in common.
 
 use crate::protocol::ErrorObject;
 
@@ -7,3 +7,104 @@ use crate::protocol::ErrorObject;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{} ({})", .0.message, .0.code.number())]
 pub struct ProtocolError(pub ErrorObject);
+
+/// Implements an error of a tool, a resource or a prompt, which has a kind, a message, a source and whether it was
+/// converted. It is not itself an [`Error`](std::error::Error), so that every error converts into it.
+macro_rules! item_error {
+    ($error:ident, $kind:ident) => {
+        impl $error {
+            /// A failure, with a message for the caller.
+            pub fn new(message: impl Into<String>) -> Self {
+                Self::of($kind::Failed, message)
+            }
+
+            /// A fault of the implementation, with a message for the log. The caller gets no details.
+            pub fn internal(message: impl Into<String>) -> Self {
+                Self::of($kind::Internal, message)
+            }
+
+            /// A caller that may not do this, with a message for it.
+            pub fn forbidden(message: impl Into<String>) -> Self {
+                Self::of($kind::Forbidden, message)
+            }
+
+            /// The JSON-RPC error of another server, for the caller.
+            #[doc(hidden)]
+            pub fn protocol(error: ErrorObject) -> Self {
+                Self::of($kind::Protocol, error.message.clone()).caused_by(ProtocolError(error))
+            }
+
+            /// Returns the JSON-RPC error of another server.
+            #[doc(hidden)]
+            pub fn protocol_error(&self) -> Option<&ErrorObject> {
+                let error: &ProtocolError = self.source()?.downcast_ref()?;
+                Some(&error.0)
+            }
+
+            fn of(kind: $kind, message: impl Into<String>) -> Self {
+                Self {
+                    kind,
+                    message: message.into(),
+                    source: None,
+                    foreign: false,
+                }
+            }
+
+            /// Keeps the cause for the log. It is not shown to the caller.
+            #[must_use]
+            pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+                self.source = Some(source.into());
+                self
+            }
+
+            /// The message.
+            pub fn message(&self) -> &str {
+                &self.message
+            }
+
+            /// Returns true if the message is that of a converted error (`?`), which was not written for the caller.
+            /// `server.mask_errors` hides such messages.
+            pub fn is_foreign(&self) -> bool {
+                self.foreign
+            }
+
+            /// The kind of failure.
+            pub fn kind(&self) -> $kind {
+                self.kind
+            }
+
+            /// The cause, for the log.
+            pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+                self.source.as_deref()
+            }
+
+            /// Converts an error of a client request, whose message is shown to the caller, or of another library.
+            fn converted(error: Box<dyn Error + Send + Sync>) -> Self {
+                let of_client = error.downcast_ref::<ClientRequestError>();
+                let kind = match of_client {
+                    Some(ClientRequestError::NotDeclared(ability)) => {
+                        $kind::MissingCapability(*ability)
+                    }
+                    Some(ClientRequestError::InvalidRequest(_)) => $kind::Internal,
+                    Some(ClientRequestError::UrlElicitationRequired(_)) => {
+                        $kind::UrlElicitationRequired
+                    }
+                    _ => $kind::Failed,
+                };
+                let converted = Self {
+                    foreign: of_client.is_none(),
+                    ..Self::of(kind, error.to_string())
+                };
+                converted.caused_by(error)
+            }
+        }
+
+        impl<E: Error + Send + Sync + 'static> From<E> for $error {
+            fn from(error: E) -> Self {
+                Self::from_boxed(Box::new(error))
+            }
+        }
+    };
+}
+
+pub(crate) use item_error;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::catalog::protocol_error::item_error;
 use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
     ProtocolError, Provided, Unprovided,
@@ -287,47 +288,12 @@ pub enum ResourceErrorKind {
     Protocol,
 }
 
+item_error!(ResourceError, ResourceErrorKind);
+
 impl ResourceError {
     /// There is nothing at the URI.
     pub fn not_found() -> Self {
         Self::of(ResourceErrorKind::NotFound, "the resource does not exist")
-    }
-
-    /// A failure, with a message for the caller.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self::of(ResourceErrorKind::Failed, message)
-    }
-
-    /// A fault of the resource, with a message for the log. The caller gets no details.
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self::of(ResourceErrorKind::Internal, message)
-    }
-
-    /// A caller that may not read it, with a message for it.
-    pub fn forbidden(message: impl Into<String>) -> Self {
-        Self::of(ResourceErrorKind::Forbidden, message)
-    }
-
-    /// The JSON-RPC error of another server, for the caller.
-    #[doc(hidden)]
-    pub fn protocol(error: ErrorObject) -> Self {
-        Self::of(ResourceErrorKind::Protocol, error.message.clone()).caused_by(ProtocolError(error))
-    }
-
-    /// Returns the JSON-RPC error of another server.
-    #[doc(hidden)]
-    pub fn protocol_error(&self) -> Option<&ErrorObject> {
-        let error: &ProtocolError = self.source()?.downcast_ref()?;
-        Some(&error.0)
-    }
-
-    fn of(kind: ResourceErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            source: None,
-            foreign: false,
-        }
     }
 
     /// A converted error, without its type.
@@ -336,24 +302,6 @@ impl ResourceError {
             foreign: true,
             ..Self::new(message)
         }
-    }
-
-    /// Keeps the cause for the log. It is not shown to the caller.
-    #[must_use]
-    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
-        self
-    }
-
-    /// The message.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns true if the message is that of a converted error (`?`), which was not written for the caller.
-    /// `server.mask_errors` hides such messages.
-    pub fn is_foreign(&self) -> bool {
-        self.foreign
     }
 
     /// Turns a converted error into a fault, whose message only the log has, if `hides` is set.
@@ -366,47 +314,11 @@ impl ResourceError {
         self
     }
 
-    /// Kind of a [`ResourceError`].
-    pub fn kind(&self) -> ResourceErrorKind {
-        self.kind
-    }
-
-    /// The cause, for the log.
-    pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
-        self.source.as_deref()
-    }
-}
-
-/// `ResourceError` is not itself an [`Error`], so that every error converts into it.
-impl<E: Error + Send + Sync + 'static> From<E> for ResourceError {
-    fn from(error: E) -> Self {
-        Self::from_boxed(Box::new(error))
-    }
-}
-
-impl ResourceError {
     /// Converts any error.
     pub(crate) fn from_boxed(error: Box<dyn Error + Send + Sync>) -> Self {
         match error.downcast::<InvalidParameter>() {
             Ok(invalid) => Self::not_found().caused_by(invalid),
-            Err(error) => {
-                let kind = match error.downcast_ref::<ClientRequestError>() {
-                    Some(ClientRequestError::NotDeclared(ability)) => {
-                        ResourceErrorKind::MissingCapability(*ability)
-                    }
-                    Some(ClientRequestError::InvalidRequest(_)) => ResourceErrorKind::Internal,
-                    Some(ClientRequestError::UrlElicitationRequired(_)) => {
-                        ResourceErrorKind::UrlElicitationRequired
-                    }
-                    _ => ResourceErrorKind::Failed,
-                };
-                let of_error = Self {
-                    // Errors of client requests are shown to the caller.
-                    foreign: kind == ResourceErrorKind::Failed && !error.is::<ClientRequestError>(),
-                    ..Self::of(kind, error.to_string())
-                };
-                of_error.caused_by(error)
-            }
+            Err(error) => Self::converted(error),
         }
     }
 }

@@ -84,27 +84,20 @@ pub struct UpstreamIdentity<'t> {
     pub identity: &'static str,
 }
 
-/// Support of a tool for calls that outlive their request, as tasks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TaskSupport {
-    /// Calls are not tasks.
-    #[default]
-    Forbidden,
-    /// Calls are tasks for clients that support tasks.
-    Optional,
-    /// Every call is a task.
-    Required,
-}
-
-impl TaskSupport {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Forbidden => "forbidden",
-            Self::Optional => "optional",
-            Self::Required => "required",
-        }
+longshore_protocol::named_enum! {
+    /// Support of a tool for calls that outlive their request, as tasks.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum TaskSupport {
+        /// Calls are not tasks.
+        #[default]
+        Forbidden = "forbidden",
+        /// Calls are tasks for clients that support tasks.
+        Optional = "optional",
+        /// Every call is a task.
+        Required = "required",
     }
+    /// The word on the wire.
+    pub fn as_str;
 }
 
 /// Definition of a tool: name, schemas, hints, and settings for its calls.

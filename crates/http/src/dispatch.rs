@@ -5,7 +5,7 @@ use std::task::Context;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request};
+use http::{Method, Request};
 
 use super::context::{Origin, RequestContext};
 use super::custom_routes;
@@ -194,12 +194,7 @@ impl RequestContext<'_> {
             RouteTarget::Guarded(Protected::Rest(rest)) => {
                 rest::respond(rest, reply, self, &head.headers)
             }
-            _ => self.respond_to_message(reply, &mut head.headers),
+            _ => reply::respond(reply, self.summary, &mut head.headers),
         }
-    }
-
-    #[inline]
-    fn respond_to_message(&self, reply: Reply, headers: &mut HeaderMap) -> Outcome {
-        reply::respond(reply, self.summary, headers)
     }
 }

@@ -38,37 +38,29 @@ impl ClientCapabilities {
     }
 }
 
-/// A client feature that a server may use once the client has declared it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ClientAbility {
-    /// Says in which places it works.
-    Roots,
-    /// Samples the client's model.
-    Sampling,
-    /// Samples the client's model with tools.
-    SamplingTools,
-    /// Shows its model more than what it is sent.
-    SamplingContext,
-    /// Shows a form to a person.
-    ElicitationForm,
-    /// Shows a page to a person.
-    ElicitationUrl,
+crate::named_enum! {
+    /// A client feature that a server may use once the client has declared it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum ClientAbility {
+        /// Says in which places it works.
+        Roots = "roots",
+        /// Samples the client's model.
+        Sampling = "sampling",
+        /// Samples the client's model with tools.
+        SamplingTools = "sampling.tools",
+        /// Shows its model more than what it is sent.
+        SamplingContext = "sampling.context",
+        /// Shows a form to a person.
+        ElicitationForm = "elicitation",
+        /// Shows a page to a person.
+        ElicitationUrl = "elicitation.url",
+    }
+    /// As it is called in the specification.
+    pub fn as_str;
 }
 
 impl ClientAbility {
-    /// As it is called in the specification.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Roots => "roots",
-            Self::Sampling => "sampling",
-            Self::SamplingTools => "sampling.tools",
-            Self::SamplingContext => "sampling.context",
-            Self::ElicitationForm => "elicitation",
-            Self::ElicitationUrl => "elicitation.url",
-        }
-    }
-
     pub fn bit(self) -> ClientCapabilities {
         match self {
             Self::Roots => ClientCapabilities::ROOTS,

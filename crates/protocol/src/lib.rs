@@ -23,6 +23,7 @@ mod interaction;
 mod lenient;
 pub mod message;
 mod method;
+mod named_enum;
 mod prompts;
 mod resources;
 mod revision;

@@ -2,61 +2,40 @@
 
 use super::Revision;
 
-/// A request that the specification names and this server answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Initialize,
-    Ping,
-    Discover,
-    ToolsList,
-    ToolsCall,
-    ResourcesList,
-    TemplatesList,
-    ResourcesRead,
-    ResourcesSubscribe,
-    ResourcesUnsubscribe,
-    PromptsList,
-    PromptsGet,
-    Complete,
-    SetLogLevel,
-    Listen,
-    SkillsList,
-    SkillsGet,
-    DirectoryRead,
-    TasksGet,
-    TasksUpdate,
-    TasksCancel,
-    TasksResult,
-    TasksList,
+crate::named_enum! {
+    /// A request that the specification names and this server answers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Method {
+        Initialize = "initialize",
+        Ping = "ping",
+        Discover = "server/discover",
+        ToolsList = "tools/list",
+        ToolsCall = "tools/call",
+        ResourcesList = "resources/list",
+        TemplatesList = "resources/templates/list",
+        ResourcesRead = "resources/read",
+        ResourcesSubscribe = "resources/subscribe",
+        ResourcesUnsubscribe = "resources/unsubscribe",
+        PromptsList = "prompts/list",
+        PromptsGet = "prompts/get",
+        Complete = "completion/complete",
+        SetLogLevel = "logging/setLevel",
+        Listen = "subscriptions/listen",
+        SkillsList = "skills/list",
+        SkillsGet = "skills/get",
+        DirectoryRead = "resources/directory/read",
+        TasksGet = "tasks/get",
+        TasksUpdate = "tasks/update",
+        TasksCancel = "tasks/cancel",
+        TasksResult = "tasks/result",
+        TasksList = "tasks/list",
+    }
+    /// The name on the wire.
+    pub fn as_str;
+    pub const ALL;
 }
 
 impl Method {
-    pub const ALL: [Self; 23] = [
-        Self::Initialize,
-        Self::Ping,
-        Self::Discover,
-        Self::ToolsList,
-        Self::ToolsCall,
-        Self::ResourcesList,
-        Self::TemplatesList,
-        Self::ResourcesRead,
-        Self::ResourcesSubscribe,
-        Self::ResourcesUnsubscribe,
-        Self::PromptsList,
-        Self::PromptsGet,
-        Self::Complete,
-        Self::SetLogLevel,
-        Self::Listen,
-        Self::SkillsList,
-        Self::SkillsGet,
-        Self::DirectoryRead,
-        Self::TasksGet,
-        Self::TasksUpdate,
-        Self::TasksCancel,
-        Self::TasksResult,
-        Self::TasksList,
-    ];
-
     /// Returns true for the methods about tasks that have begun.
     pub fn is_about_tasks(self) -> bool {
         matches!(
@@ -67,35 +46,6 @@ impl Method {
                 | Self::TasksResult
                 | Self::TasksList
         )
-    }
-
-    /// The name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolsCall => "tools/call",
-            Self::ToolsList => "tools/list",
-            Self::Ping => "ping",
-            Self::Initialize => "initialize",
-            Self::Discover => "server/discover",
-            Self::ResourcesRead => "resources/read",
-            Self::ResourcesList => "resources/list",
-            Self::TemplatesList => "resources/templates/list",
-            Self::PromptsGet => "prompts/get",
-            Self::PromptsList => "prompts/list",
-            Self::Complete => "completion/complete",
-            Self::SetLogLevel => "logging/setLevel",
-            Self::ResourcesSubscribe => "resources/subscribe",
-            Self::ResourcesUnsubscribe => "resources/unsubscribe",
-            Self::Listen => "subscriptions/listen",
-            Self::TasksGet => "tasks/get",
-            Self::TasksUpdate => "tasks/update",
-            Self::TasksCancel => "tasks/cancel",
-            Self::TasksResult => "tasks/result",
-            Self::TasksList => "tasks/list",
-            Self::SkillsList => "skills/list",
-            Self::SkillsGet => "skills/get",
-            Self::DirectoryRead => "resources/directory/read",
-        }
     }
 
     /// Finds the method of a name. The comparison is with each name's length and bytes: it costs the same for

@@ -25,12 +25,12 @@ pub(super) fn list_tools(server: &Server, caller: Caller<'_>, request: &Request<
         let verbs = (None, &search.listings);
         return list(server, &snapshot, verbs, &search.verbs, caller, request);
     }
-    let table = &snapshot.catalog.tools;
+    let of = (Some(ItemKind::Tools), &snapshot.tools);
     list(
         server,
         &snapshot,
-        (Some(ItemKind::Tools), &snapshot.tools),
-        table,
+        of,
+        &snapshot.catalog.tools,
         caller,
         request,
     )
@@ -38,12 +38,12 @@ pub(super) fn list_tools(server: &Server, caller: Caller<'_>, request: &Request<
 
 pub(super) fn list_resources(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
     let snapshot = server.snapshots.load();
-    let table = &snapshot.catalog.resources;
+    let of = (Some(ItemKind::Resources), &snapshot.resources);
     list(
         server,
         &snapshot,
-        (Some(ItemKind::Resources), &snapshot.resources),
-        table,
+        of,
+        &snapshot.catalog.resources,
         caller,
         request,
     )
@@ -51,12 +51,12 @@ pub(super) fn list_resources(server: &Server, caller: Caller<'_>, request: &Requ
 
 pub(super) fn list_templates(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
     let snapshot = server.snapshots.load();
-    let table = &snapshot.catalog.templates;
+    let of = (Some(ItemKind::Templates), &snapshot.templates);
     list(
         server,
         &snapshot,
-        (Some(ItemKind::Templates), &snapshot.templates),
-        table,
+        of,
+        &snapshot.catalog.templates,
         caller,
         request,
     )
@@ -64,12 +64,12 @@ pub(super) fn list_templates(server: &Server, caller: Caller<'_>, request: &Requ
 
 pub(super) fn list_prompts(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
     let snapshot = server.snapshots.load();
-    let table = &snapshot.catalog.prompts;
+    let of = (Some(ItemKind::Prompts), &snapshot.prompts);
     list(
         server,
         &snapshot,
-        (Some(ItemKind::Prompts), &snapshot.prompts),
-        table,
+        of,
+        &snapshot.catalog.prompts,
         caller,
         request,
     )

@@ -10,8 +10,9 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Admission, EventData, HttpHead, ListChanges, MaybeReady, McpHeaders, RejectReason, Reply,
-    Server, ServerConfig, ServerContext, ServerParts, StreamEvent, VersionHeader, WorkerState,
+    Admission, EventData, EventSource, HttpHead, ListChanges, MaybeReady, McpHeaders, RejectReason,
+    Reply, Server, ServerConfig, ServerContext, ServerParts, StdioPeer, StreamEvent, VersionHeader,
+    WorkerState,
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
@@ -38,17 +39,21 @@ fn sharing(shared: ServerContext, keys: KeyRing, names: &[&str]) -> Server {
         page_size: 1,
         ..ServerConfig::default()
     };
-    let tools = names.iter().map(|name| {
-        let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
-        tool_fn(Definition::new(*name), nothing).into_tool()
-    });
-    let catalog = Catalog::new(tools).expect("good tools");
     Server::new(ServerParts {
         config,
         keys: keys.into(),
         shared,
-        ..of(catalog)
+        ..of(catalog(names))
     })
+}
+
+/// A catalog of tools that do nothing.
+fn catalog(names: &[&str]) -> Catalog {
+    let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
+    let tools = names
+        .iter()
+        .map(|name| tool_fn(Definition::new(*name), nothing).into_tool());
+    Catalog::new(tools).expect("good tools")
 }
 
 /// Default parts of a test server.
@@ -153,25 +158,12 @@ async fn a_stream_ends_when_what_its_caller_has_shown_does() {
         .duration_since(std::time::UNIX_EPOCH)
         .expect("after 1970")
         .as_secs();
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let listen = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
-        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
-    });
     for (principal, seconds) in [
         (Principal::new("ada").with_expiry(now + 60), 61),
         (Principal::new("ada").with_expiry(now.saturating_sub(1)), 1),
     ] {
-        let reply = listen_as(principal, &server, &listen);
-        let Reply::Stream(mut stream) = reply else {
-            panic!("{reply:?}");
-        };
+        let mut stream = listen_as(principal, &server);
         let mut cx = Context::from_waker(Waker::noop());
-        let acknowledged = stream.poll_next(&mut cx);
-        assert!(matches!(acknowledged, Poll::Ready(Some(_))));
         let deadline = stream.deadline().expect("an end");
         assert!(deadline <= tokio::time::Instant::now() + Duration::from_secs(seconds));
         tokio::time::advance(Duration::from_secs(seconds)).await;
@@ -186,13 +178,9 @@ async fn a_stream_ends_when_what_its_caller_has_shown_does() {
 #[test]
 fn what_is_offered_is_measured_anew_once_it_is_replaced() {
     let server = server();
-    let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
     let offered = |names: &[&str]| {
-        let tools = names
-            .iter()
-            .map(|name| tool_fn(Definition::new(*name), nothing).into_tool());
-        let catalog = Catalog::new(tools).expect("good tools");
-        let prepared = server.prepare(catalog, &ServerConfig::default(), Admission::default());
+        let config = ServerConfig::default();
+        let prepared = server.prepare(catalog(names), &config, Admission::default());
         server.install(prepared);
         let page = crate::telemetry::prometheus_page(&server.telemetry().metrics.families());
         ["longshore_tools ", "longshore_tools_size_bytes "].map(|name| {
@@ -215,13 +203,6 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
         let config = serde_json::from_value(rules.clone()).expect("sound rules");
         crate::auth::Policy::new(&config).expect("sound rules")
     };
-    let catalog = |names: &[&str]| {
-        let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
-        let tools = names
-            .iter()
-            .map(|name| tool_fn(Definition::new(*name), nothing).into_tool());
-        Catalog::new(tools).expect("good tools")
-    };
     let server = server();
     let serve = |names: &[&str]| {
         let admission = Admission {
@@ -233,29 +214,10 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
     };
     serve(&["open", "secret"]);
     tokio::spawn(Arc::clone(&server).run_notifications());
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let listen = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
-        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
-    });
-    let mut streams = ["ada", "eve"].map(|name| {
-        let Reply::Stream(mut stream) = listen_as(Principal::new(name), &server, &listen) else {
-            panic!("a stream");
-        };
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(_))));
-        stream
-    });
+    let mut streams = ["ada", "eve"].map(|name| listen_as(Principal::new(name), &server));
     let mut reported = async || {
         server.streams.announcer().tools_changed();
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-        let mut cx = Context::from_waker(Waker::noop());
-        [0, 1].map(|at| streams[at].poll_next(&mut cx).is_ready())
+        have_news(&mut streams).await
     };
     assert_eq!(reported().await, [true, true], "the application says so");
     assert!(serve(&["open", "secret", "secret_too"]).tools);
@@ -269,9 +231,6 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
 async fn changed_rules_and_a_search_are_changes_of_the_list_for_whom_it_differs() {
     let server = server();
     let serve = |denied: Option<&str>, above: Option<usize>| {
-        let nothing = |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) };
-        let tools = ["first", "second", "third"]
-            .map(|name| tool_fn(Definition::new(name), nothing).into_tool());
         let rules = denied
             .map(|denied| json!({"effect": "deny", "principals": ["ada"], "tools": [denied]}));
         let rules: Vec<_> = rules.into_iter().collect();
@@ -282,36 +241,17 @@ async fn changed_rules_and_a_search_are_changes_of_the_list_for_whom_it_differs(
         };
         let mut config = ServerConfig::default();
         config.search.above = above;
-        let catalog = Catalog::new(tools).expect("good tools");
+        let catalog = catalog(&["first", "second", "third"]);
         server.install(server.prepare(catalog, &config, admission))
     };
     serve(Some("first"), None);
     tokio::spawn(Arc::clone(&server).run_notifications());
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let listen = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
-        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
-    });
-    let mut streams = ["ada", "eve"].map(|name| {
-        let Reply::Stream(mut stream) = listen_as(Principal::new(name), &server, &listen) else {
-            panic!("a stream");
-        };
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(_))));
-        stream
-    });
+    let mut streams = ["ada", "eve"].map(|name| listen_as(Principal::new(name), &server));
     let mut told = async |changes: ListChanges| {
         if changes.tools {
             server.streams.announcer().tools_changed();
         }
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-        let mut cx = Context::from_waker(Waker::noop());
-        [0, 1].map(|at| streams[at].poll_next(&mut cx).is_ready())
+        have_news(&mut streams).await
     };
     assert_eq!(told(serve(Some("first"), None)).await, [false, false]);
     assert_eq!(told(serve(Some("second"), None)).await, [true, false]);
@@ -324,36 +264,37 @@ async fn changed_rules_and_a_search_are_changes_of_the_list_for_whom_it_differs(
     assert_eq!(told(serve(None, Some(2))).await, [true, true]);
 }
 
-fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply {
-    let mut headers = HeaderMap::new();
-    headers.insert(
-        "mcp-protocol-version",
-        HeaderValue::from_static("2026-07-28"),
-    );
-    headers.insert(
-        "mcp-method",
-        HeaderValue::from_static("subscriptions/listen"),
-    );
-    let mut mcp = McpHeaders::default();
-    for (name, value) in &headers {
-        mcp.add(name.as_str(), value);
-    }
-    let principal = Arc::new(principal);
-    let mut head = HttpHead {
-        principal: &principal,
-        headers: &mut headers,
-        mcp: &mcp,
-        extensions: None,
-        takes_streams: true,
-        wire: CountedTransport::Http11,
-        peer: None,
+/// Begins to listen for changes of the list of tools, which is acknowledged.
+fn listen_as(principal: Principal, server: &Arc<Server>) -> Box<dyn EventSource> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let listen = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
+        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}},
+    });
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let reply = match begin(principal, server, &at(START), &headers, &listen) {
+        MaybeReady::Ready(Reply::Stream(stream)) => Ok(stream),
+        other => Err(other),
     };
-    let body = Bytes::from(body.to_string());
+    let mut stream = reply.expect("a stream");
     let mut cx = Context::from_waker(Waker::noop());
-    match server.handle_http(&mut cx, &at(START), &mut head, &body) {
-        MaybeReady::Ready(reply) => reply,
-        MaybeReady::Pending(_) => panic!("had to wait"),
+    assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(_))));
+    stream
+}
+
+/// Returns which of the streams have an event, once all tasks have run.
+async fn have_news(streams: &mut [Box<dyn EventSource>; 2]) -> [bool; 2] {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
     }
+    let mut cx = Context::from_waker(Waker::noop());
+    [0, 1].map(|at| streams[at].poll_next(&mut cx).is_ready())
 }
 
 /// Sends one POST that completes at once.
@@ -381,38 +322,57 @@ fn begin_post(
     session: Option<&str>,
     body: &Value,
 ) -> MaybeReady {
-    let mut headers = HeaderMap::new();
-    if let Some(session) = session {
-        headers.insert(
-            "mcp-session-id",
-            HeaderValue::try_from(session).expect("visible"),
-        );
-    }
-    let mut mcp = McpHeaders::default();
-    for (name, value) in &headers {
-        mcp.add(name.as_str(), value);
-    }
+    let session = session.map(|session| ("mcp-session-id", session));
+    begin(principal, server, worker, session.as_slice(), body)
+}
+
+fn begin(
+    principal: Principal,
+    server: &Arc<Server>,
+    worker: &WorkerState,
+    headers: &[(&'static str, &str)],
+    body: &Value,
+) -> MaybeReady {
+    let (mut headers, mcp) = headers_of(headers);
     let principal = Arc::new(principal);
-    let mut head = HttpHead {
-        principal: &principal,
-        headers: &mut headers,
-        mcp: &mcp,
+    let mut head = head(&principal, &mut headers, &mcp);
+    let cx = &mut Context::from_waker(Waker::noop());
+    server.handle_http(cx, worker, &mut head, &Bytes::from(body.to_string()))
+}
+
+fn headers_of(pairs: &[(&'static str, &str)]) -> (HeaderMap, McpHeaders) {
+    let (mut headers, mut mcp) = (HeaderMap::new(), McpHeaders::default());
+    for (name, value) in pairs {
+        let value = HeaderValue::try_from(*value).expect("visible");
+        mcp.add(name, &value);
+        headers.insert(*name, value);
+    }
+    (headers, mcp)
+}
+
+fn head<'h>(
+    principal: &'h Arc<Principal>,
+    headers: &'h mut HeaderMap,
+    mcp: &'h McpHeaders,
+) -> HttpHead<'h> {
+    HttpHead {
+        principal,
+        headers,
+        mcp,
         extensions: None,
         takes_streams: true,
         wire: CountedTransport::Http11,
         peer: None,
-    };
-    let body = Bytes::from(body.to_string());
-    server.handle_http(
-        &mut Context::from_waker(Waker::noop()),
-        worker,
-        &mut head,
-        &body,
-    )
+    }
 }
 
 fn session(server: &Arc<Server>, worker: &WorkerState) -> String {
-    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}});
+    let params = json!({"protocolVersion": "2025-06-18"});
+    session_of(server, worker, &params)
+}
+
+fn session_of(server: &Arc<Server>, worker: &WorkerState, params: &Value) -> String {
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
     match post(server, worker, None, &initialize) {
         Reply::Response(answer) => answer.session.expect("a session"),
         other => panic!("{other:?}"),
@@ -620,6 +580,31 @@ fn tool_10_a_large_text_is_sent_without_a_copy_and_reserves_memory_until_then() 
     assert_eq!(call(&large).refusal, None);
 }
 
+/// Handles a message that came over stdio.
+fn over_stdio(
+    server: &Arc<Server>,
+    principal: Principal,
+    peer: &StdioPeer,
+    now: u64,
+    body: &Value,
+) -> MaybeReady {
+    let (worker, principal) = (at(now), Arc::new(principal));
+    let (by, body) = (
+        (&worker, RequestOrigin::PIPE),
+        Bytes::from(body.to_string()),
+    );
+    let cx = &mut Context::from_waker(Waker::noop());
+    server.handle_stdio(cx, by, peer, &principal, &body)
+}
+
+/// Parses the body of a response that is there at once.
+fn at_once(handled: MaybeReady) -> Value {
+    match handled {
+        MaybeReady::Ready(reply) => text(reply),
+        MaybeReady::Pending(_) => panic!("had to wait"),
+    }
+}
+
 /// Creates a server with a tool that requests roots.
 fn asking_server() -> Arc<Server> {
     Arc::new(Server::new(of(asking_catalog())))
@@ -644,20 +629,11 @@ async fn a_call_that_waits_for_its_client_can_be_resumed_for_as_long_as_it_waits
     let (server, worker) = (Arc::new(Server::new(parts)), at(START));
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}},
         "clientInfo": {"name": "test", "version": "1"}});
-    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
-    let Reply::Response(answer) = post(&server, &worker, None, &initialize) else {
-        panic!("a stream");
-    };
-    let session = answer.session.expect("a session");
+    let session = session_of(&server, &worker, &params);
     let call =
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask"}});
-    let begun = begin_post(
-        Principal::anonymous(),
-        &server,
-        &worker,
-        Some(&session),
-        &call,
-    );
+    let caller = Principal::anonymous();
+    let begun = begin_post(caller, &server, &worker, Some(&session), &call);
     let Reply::Stream(mut stream) = begun.reply().await else {
         panic!("no stream");
     };
@@ -667,26 +643,12 @@ async fn a_call_that_waits_for_its_client_can_be_resumed_for_as_long_as_it_waits
     assert!(request.is_some_and(|event| matches!(event.data, EventData::Message(_))));
     drop(stream);
     tokio::time::advance(Duration::from_secs(7000)).await;
-    let mut headers = HeaderMap::new();
-    for (name, value) in [
-        ("mcp-session-id", session),
-        ("last-event-id", first.to_string()),
-    ] {
-        headers.insert(name, HeaderValue::try_from(value).expect("visible"));
-    }
-    let mut mcp = McpHeaders::default();
-    for (name, value) in &headers {
-        mcp.add(name.as_str(), value);
-    }
-    let head = HttpHead {
-        principal: &Arc::new(Principal::anonymous()),
-        headers: &mut headers,
-        mcp: &mcp,
-        extensions: None,
-        takes_streams: true,
-        wire: CountedTransport::Http11,
-        peer: None,
-    };
+    let (mut headers, mcp) = headers_of(&[
+        ("mcp-session-id", &session),
+        ("last-event-id", &first.to_string()),
+    ]);
+    let principal = Arc::new(Principal::anonymous());
+    let head = head(&principal, &mut headers, &mcp);
     let opened = server.open_stream(&worker, &head, VersionHeader::WithSessions);
     let reply = opened.unwrap_or_else(|refusal| panic!("{refusal:?}")).await;
     assert!(matches!(reply, Reply::Stream(_)), "{reply:?}");
@@ -716,16 +678,13 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     };
     let send = |principal: Principal, now: u64, body: &Value| {
-        let (worker, principal) = (at(now), Arc::new(principal));
-        let body = Bytes::from(body.to_string());
-        let peer = super::StdioPeer::default();
-        let cx = &mut Context::from_waker(Waker::noop());
-        let MaybeReady::Ready(Reply::Response(answer)) =
-            server.handle_stdio(cx, (&worker, RequestOrigin::PIPE), &peer, &principal, &body)
-        else {
-            panic!("answered at once");
-        };
-        serde_json::from_slice::<Value>(&answer.to_bytes()).expect("JSON")
+        at_once(over_stdio(
+            &server,
+            principal,
+            &StdioPeer::default(),
+            now,
+            body,
+        ))
     };
     let asked = send(Principal::local(), now, &call(json!({})));
     let again = call(json!({
@@ -762,22 +721,8 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
                 {"extensions": {"io.modelcontextprotocol/tasks": {}}},
         });
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let (worker, principal) = (at(START), Arc::new(principal));
-        let body = Bytes::from(body.to_string());
-        let peer = super::StdioPeer::default();
-        let handled = std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(server.handle_stdio(
-                cx,
-                (&worker, RequestOrigin::PIPE),
-                &peer,
-                &principal,
-                &body,
-            ))
-        });
-        let Reply::Response(answer) = handled.await.reply().await else {
-            panic!("one document");
-        };
-        serde_json::from_slice::<Value>(&answer.to_bytes()).expect("JSON")
+        let handled = over_stdio(&server, principal, &StdioPeer::default(), START, &body);
+        text(handled.reply().await)
     };
     let created = send(Principal::local(), "tools/call", json!({"name": "work"})).await;
     let task = &created["result"]["taskId"];
@@ -801,16 +746,11 @@ async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered()
     );
     let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
     let server = Arc::new(Server::new(of(catalog)));
-    let (worker, principal) = (at(START), Arc::new(Principal::local()));
-    let peer = super::StdioPeer::default();
+    let peer = StdioPeer::default();
     let send = async |body: Value| -> Vec<Value> {
-        let body = Bytes::from(body.to_string());
-        let handled = std::future::poll_fn(|cx| {
-            let by = (&worker, RequestOrigin::PIPE);
-            Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
-        });
+        let handled = over_stdio(&server, Principal::local(), &peer, START, &body);
         let read = |text: &[u8]| serde_json::from_slice(text).expect("JSON");
-        let mut stream = match handled.await.reply().await {
+        let mut stream = match handled.reply().await {
             Reply::Response(response) => return vec![read(&response.to_bytes())],
             Reply::Stream(stream) => stream,
             other => panic!("{other:?}"),
@@ -842,18 +782,10 @@ async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered()
 #[test]
 fn a_further_initialize_over_stdio_negotiates_again_in_the_same_session() {
     let server = server();
-    let (worker, principal) = (at(START), Arc::new(Principal::local()));
-    let peer = super::StdioPeer::default();
+    let peer = StdioPeer::default();
     let send = |method: &str, params: Value| {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let body = Bytes::from(body.to_string());
-        let cx = &mut Context::from_waker(Waker::noop());
-        let MaybeReady::Ready(Reply::Response(answer)) =
-            server.handle_stdio(cx, (&worker, RequestOrigin::PIPE), &peer, &principal, &body)
-        else {
-            panic!("answered at once");
-        };
-        serde_json::from_slice::<Value>(&answer.to_bytes()).expect("JSON")
+        at_once(over_stdio(&server, Principal::local(), &peer, START, &body))
     };
     let initialize = |version: &str| {
         let params = json!({"protocolVersion": version, "capabilities": {},

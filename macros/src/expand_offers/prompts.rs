@@ -4,9 +4,10 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
-use super::{PromptFn, answered, common, completion, name};
+use super::{PromptFn, answered, completion};
 use crate::expand::{
-    Carrier, bind, bind_extractors, bound_type, documentation, has_state, unbound, unit,
+    Carrier, bind, bind_extractors, bound_type, common, documentation, has_state, name, unbound,
+    unit,
 };
 use crate::methods::Object;
 
@@ -131,9 +132,8 @@ fn prompt_impl(prompt: &PromptFn, carrier: &Carrier) -> TokenStream {
 }
 
 fn prompt_definition(prompt: &PromptFn) -> TokenStream {
-    let options = &prompt.options;
-    let name = name(prompt, &options.common);
-    let common = common(prompt, &options.common);
+    let name = name(prompt);
+    let common = common(prompt);
     let arguments = prompt.arguments().map(|argument| {
         let name = argument.name();
         let kind = if argument.is_optional() {

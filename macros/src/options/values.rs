@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use proc_macro2::Span;
 use syn::parse::Parse;
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
 use syn::{Expr, ExprLit, Lit, LitStr, Meta, Token};
 
 use super::{Complete, Mistakes, Preset};
@@ -97,11 +99,21 @@ pub(super) fn flag(option: &Meta) -> syn::Result<bool> {
     }
 }
 
-pub(super) fn word(option: &Meta) -> syn::Result<bool> {
-    match option {
-        Meta::Path(_) => Ok(true),
+/// Sets an option without a value.
+pub(super) fn switch(place: &mut bool, option: &Meta, mistakes: &mut Mistakes) {
+    let mut place_of_option = place.then(|| option.span());
+    mark(&mut place_of_option, option, mistakes);
+    *place = true;
+}
+
+/// Keeps the place of an option without a value.
+pub(super) fn mark(place: &mut Option<Span>, option: &Meta, mistakes: &mut Mistakes) {
+    let value = match option {
+        Meta::Path(_) => Ok(option.span()),
         other => Err(syn::Error::new_spanned(other, "this option has no value")),
-    }
+    };
+    set(place, option, value, mistakes);
+    *place = Some(option.span());
 }
 
 /// The entries in the parentheses of an option.

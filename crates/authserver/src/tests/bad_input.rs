@@ -5,7 +5,7 @@ use http::header::{CONTENT_TYPE, COOKIE, LOCATION};
 use http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value, json};
 
-use super::flow::{self, CLIENT_REDIRECT, Flow, Page, VERIFIER, encoded, form};
+use super::flow::{self, CLIENT_REDIRECT, Flow, Page, VERIFIER, encoded, encoded_form, form};
 use super::provider::Fault;
 
 /// Text that no response may repeat.
@@ -129,10 +129,8 @@ async fn bad_parameters_of_the_token_endpoint_are_oauth_errors() {
                     continue;
                 }
                 let case = format!("{} {name} {bad:?}", fields[0].1);
-                let request = Request::post("/token")
-                    .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-                    .body(Bytes::from(spoiled(fields, name, bad)));
-                let (status, headers, text) = flow.send(request.expect("a request")).await;
+                let request = encoded_form("/token", spoiled(fields, name, bad), None);
+                let (status, headers, text) = flow.send(request).await;
                 check_error(&case, status, &headers, &text);
             }
         }
@@ -153,10 +151,8 @@ async fn bad_parameters_of_the_revocation_endpoint_are_oauth_errors() {
             if name == "token" && !matches!(bad, Bad::Missing | Bad::Empty | Bad::Twice) {
                 continue;
             }
-            let request = Request::post("/revoke")
-                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-                .body(Bytes::from(spoiled(&fields, name, bad)));
-            let (status, headers, text) = flow.send(request.expect("a request")).await;
+            let request = encoded_form("/revoke", spoiled(&fields, name, bad), None);
+            let (status, headers, text) = flow.send(request).await;
             check_error(&format!("revoke {name} {bad:?}"), status, &headers, &text);
         }
     }
@@ -212,25 +208,19 @@ async fn bad_parameters_of_the_consent_form_and_the_callback_are_a_page() {
     let client = flow.register().await;
     let page = flow.authorize(&client, &[]).await;
     let consent = [("form", page.form()), ("decision", "allow")];
-    for bad in ALL {
-        let case = format!("consent form {bad:?}");
-        let request = Request::post("/oauth/consent")
-            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .header(COOKIE, &page.cookie)
-            .body(Bytes::from(spoiled(&consent, "form", bad)));
-        let (status, headers, text) = flow.send(request.expect("a request")).await;
-        check_page(&case, status, &headers, &text);
-        assert_ne!(status, StatusCode::SEE_OTHER, "{case}");
-    }
-    // Everything but the one button is a refusal, which the client is told.
-    for bad in ALL {
-        let case = format!("consent decision {bad:?}");
-        let request = Request::post("/oauth/consent")
-            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .header(COOKIE, &page.cookie)
-            .body(Bytes::from(spoiled(&consent, "decision", bad)));
-        let (status, headers, text) = flow.send(request.expect("a request")).await;
-        check_page(&case, status, &headers, &text);
+    for (name, _) in consent {
+        for bad in ALL {
+            let case = format!("consent {name} {bad:?}");
+            let body = spoiled(&consent, name, bad);
+            let request = encoded_form("/oauth/consent", body, Some(&page.cookie));
+            let (status, headers, text) = flow.send(request).await;
+            check_page(&case, status, &headers, &text);
+            // Everything but the one button is a refusal, which the client is told.
+            assert!(
+                name == "decision" || status != StatusCode::SEE_OTHER,
+                "{case}"
+            );
+        }
     }
     let provider = flow.decide(&page, "allow").await;
     let state = flow::query(&provider, "state").expect("a state");

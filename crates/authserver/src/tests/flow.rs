@@ -343,7 +343,7 @@ impl Flow {
         let bearer = format!("Bearer {}", token.as_str().expect("a token"));
         headers.insert(AUTHORIZATION, bearer.parse().expect("ASCII"));
         let shown = Credentials::read(&headers, None, None, unix_seconds());
-        authentication.gate.admit(shown, None).await.ok()
+        authentication.gate.admit_at(shown, None, None).await.ok()
     }
 }
 
@@ -367,14 +367,16 @@ fn server(config: &FacadeConfig, ring: &Arc<KeyRing>, state: &SharedState) -> Au
 }
 
 pub(super) fn form(path: &str, fields: &[(&str, &str)], cookie: Option<&str>) -> Request<Bytes> {
+    encoded_form(path, encoded(fields), cookie)
+}
+
+pub(super) fn encoded_form(path: &str, body: String, cookie: Option<&str>) -> Request<Bytes> {
     let mut request = Request::post(path.parse::<Uri>().expect("a path"))
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
     if let Some(cookie) = cookie {
         request = request.header(COOKIE, cookie);
     }
-    request
-        .body(Bytes::from(encoded(fields)))
-        .expect("a request")
+    request.body(Bytes::from(body)).expect("a request")
 }
 
 pub(super) fn encoded(fields: &[(&str, &str)]) -> String {

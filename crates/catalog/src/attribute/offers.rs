@@ -40,35 +40,26 @@ pub trait Fault: From<InvalidParameter> + From<ClientRequestError> {
     fn of_the_server(message: &'static str) -> Self;
 }
 
-impl Fault for ResourceError {
-    fn in_words(message: String) -> Self {
-        Self::new(message)
-    }
-    fn foreign(message: String) -> Self {
-        Self::foreign(message)
-    }
-    fn with_cause(self, cause: String) -> Self {
-        self.caused_by(cause)
-    }
-    fn of_the_server(message: &'static str) -> Self {
-        Self::internal(message)
-    }
+macro_rules! faults {
+    ($($error:ty)*) => {$(
+        impl Fault for $error {
+            fn in_words(message: String) -> Self {
+                Self::new(message)
+            }
+            fn foreign(message: String) -> Self {
+                Self::foreign(message)
+            }
+            fn with_cause(self, cause: String) -> Self {
+                self.caused_by(cause)
+            }
+            fn of_the_server(message: &'static str) -> Self {
+                Self::internal(message)
+            }
+        }
+    )*};
 }
 
-impl Fault for PromptError {
-    fn in_words(message: String) -> Self {
-        Self::new(message)
-    }
-    fn foreign(message: String) -> Self {
-        Self::foreign(message)
-    }
-    fn with_cause(self, cause: String) -> Self {
-        self.caused_by(cause)
-    }
-    fn of_the_server(message: &'static str) -> Self {
-        Self::internal(message)
-    }
-}
+faults! { ResourceError PromptError }
 
 // === What succeeded, and what failed ===
 

@@ -10,101 +10,62 @@ use serde_json::{Map, Value};
 use crate::auth::Principal;
 use crate::telemetry::{Record, TraceContext};
 
-/// Kind of event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The audit log starts.
-    Start,
-    /// The audit log ends.
-    Stop,
-    /// A call or change, or any request if all are recorded.
-    Call,
-    /// A task has finished after its request.
-    Task,
-    /// A request was rejected.
-    Refusal,
-    /// The access policy changed.
-    Policy,
-}
-
-impl Event {
-    pub const ALL: [Self; 6] = [
-        Self::Start,
-        Self::Stop,
-        Self::Call,
-        Self::Task,
-        Self::Refusal,
-        Self::Policy,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Stop => "stop",
-            Self::Call => "call",
-            Self::Task => "task",
-            Self::Refusal => "refusal",
-            Self::Policy => "policy",
-        }
+longshore_protocol::named_enum! {
+    /// Kind of event.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Event {
+        /// The audit log starts.
+        Start = "start",
+        /// The audit log ends.
+        Stop = "stop",
+        /// A call or change, or any request if all are recorded.
+        Call = "call",
+        /// A task has finished after its request.
+        Task = "task",
+        /// A request was rejected.
+        Refusal = "refusal",
+        /// The access policy changed.
+        Policy = "policy",
     }
+    pub fn as_str;
+    pub const ALL;
 }
 
-/// Outcome of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Ok,
-    /// The tool returned an error result.
-    ToolError,
-    /// The request was valid but failed.
-    Error,
-    /// The caller lacks permission.
-    Denied,
-    /// A rate or concurrency limit was exceeded.
-    Limited,
-    /// The request was rejected for another reason.
-    Refused,
-    /// The request timed out.
-    TimedOut,
-    /// The client cancelled the request.
-    Cancelled,
-    /// The request continues as a task.
-    Started,
-}
-
-impl Outcome {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::ToolError => "tool_error",
-            Self::Error => "error",
-            Self::Denied => "denied",
-            Self::Limited => "limited",
-            Self::Refused => "refused",
-            Self::TimedOut => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Started => "started",
-        }
+longshore_protocol::named_enum! {
+    /// Outcome of a request.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Outcome {
+        Ok = "ok",
+        /// The tool returned an error result.
+        ToolError = "tool_error",
+        /// The request was valid but failed.
+        Error = "error",
+        /// The caller lacks permission.
+        Denied = "denied",
+        /// A rate or concurrency limit was exceeded.
+        Limited = "limited",
+        /// The request was rejected for another reason.
+        Refused = "refused",
+        /// The request timed out.
+        TimedOut = "timeout",
+        /// The client cancelled the request.
+        Cancelled = "cancelled",
+        /// The request continues as a task.
+        Started = "started",
     }
+    pub fn as_str;
 }
 
-/// Kind of a request's subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubjectKind {
-    Tool,
-    Resource,
-    Prompt,
-    Task,
-}
-
-impl SubjectKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Resource => "resource",
-            Self::Prompt => "prompt",
-            Self::Task => "task",
-        }
+longshore_protocol::named_enum! {
+    /// Kind of a request's subject.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SubjectKind {
+        Tool = "tool",
+        Resource = "resource",
+        Prompt = "prompt",
+        Task = "task",
     }
+    fn as_str;
 }
 
 /// Subject of a request, by the name that the client sent.

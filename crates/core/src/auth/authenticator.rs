@@ -213,16 +213,8 @@ impl Authenticator {
         self.resource.prefix_of(seen)
     }
 
-    /// Authenticates a request. An invalid credential is always an error. `shown` is the cache of the connection.
-    pub async fn admit(
-        &self,
-        presented: Result<Credentials<'_>, AuthError>,
-        shown: Option<&CredentialCache>,
-    ) -> Result<Arc<Principal>, AuthError> {
-        self.admit_at(presented, shown, None).await
-    }
-
-    /// [`admit`](Self::admit) for a request whose target is known, which DPoP proofs require.
+    /// Authenticates a request. An invalid credential is always an error. `shown` is the cache of the connection. DPoP
+    /// proofs require the target of the request.
     pub async fn admit_at(
         &self,
         presented: Result<Credentials<'_>, AuthError>,
@@ -301,7 +293,7 @@ mod tests {
         headers: &HeaderMap,
     ) -> Option<String> {
         let presented = Credentials::read(headers, None, None, NOW);
-        let admitted = gate.admit(presented, Some(shown)).await;
+        let admitted = gate.admit_at(presented, Some(shown), None).await;
         admitted.ok().map(|principal| principal.name().to_owned())
     }
 

@@ -67,39 +67,28 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// Authentication method of the principal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PrincipalKind {
-    /// Authentication is off, or unauthenticated callers are accepted.
-    Anonymous,
-    /// The parent process, over standard input and output.
-    Local,
-    /// An API key.
-    ApiKey,
-    /// An access token of a trusted issuer.
-    Token,
-    /// A verified client certificate.
-    Certificate,
-    /// A user name from a trusted proxy.
-    Forwarded,
-    /// An authentication method of the application.
-    Custom,
-}
-
-impl PrincipalKind {
-    /// Returns the kind as a word, for logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Anonymous => "anonymous",
-            Self::Local => "local",
-            Self::ApiKey => "api_key",
-            Self::Token => "oauth",
-            Self::Certificate => "certificate",
-            Self::Forwarded => "forwarded",
-            Self::Custom => "custom",
-        }
+longshore_protocol::named_enum! {
+    /// Authentication method of the principal.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum PrincipalKind {
+        /// Authentication is off, or unauthenticated callers are accepted.
+        Anonymous = "anonymous",
+        /// The parent process, over standard input and output.
+        Local = "local",
+        /// An API key.
+        ApiKey = "api_key",
+        /// An access token of a trusted issuer.
+        Token = "oauth",
+        /// A verified client certificate.
+        Certificate = "certificate",
+        /// A user name from a trusted proxy.
+        Forwarded = "forwarded",
+        /// An authentication method of the application.
+        Custom = "custom",
     }
+    /// Returns the kind as a word, for logs.
+    pub fn as_str;
 }
 
 /// IDs are part of encrypted session IDs, whose length is limited.

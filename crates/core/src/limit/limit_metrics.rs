@@ -4,208 +4,112 @@ use std::sync::Arc;
 
 use crate::telemetry::{Counter, LIMIT_HITS, Metrics};
 
-/// A limited resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Limit {
-    /// Connections at once.
-    Connections,
-    /// Connections at once from one address.
-    ConnectionsPerAddress,
-    /// Files that the process may have open: a connection could not be accepted.
-    OpenFiles,
-    /// Bytes of a request's target.
-    TargetBytes,
-    /// Bytes of a request's head.
-    HeaderBytes,
-    /// Fields of a request's head.
-    HeaderFields,
-    /// Time for a handshake of TLS.
-    HandshakeSeconds,
-    /// Time for a request's head.
-    HeaderSeconds,
-    /// Bytes of a body.
-    BodyBytes,
-    /// Time for a body.
-    BodySeconds,
-    /// Bytes of a body at a time.
-    BodyRate,
-    /// Time in which a client takes nothing of an answer.
-    WriteStallSeconds,
-    /// Time in which nothing is asked on a connection.
-    IdleSeconds,
-    /// Age of a connection.
-    ConnectionSeconds,
-    /// Requests on a connection.
-    ConnectionRequests,
-    /// Time for a sign of life on HTTP/2.
-    Http2PingSeconds,
-    /// Wasted work that an HTTP/2 client caused.
-    Http2Resets,
-    /// HTTP/2 streams that the client reset, per second.
-    Http2ResetRate,
-    /// Frames of HTTP/2 in a second that carry nothing for a request.
-    Http2Frames,
-    /// Bytes of a message on standard input.
-    StdioMessage,
-    /// Levels of JSON in a message.
-    JsonDepth,
-    /// Members of an object in a message.
-    JsonMembers,
-    /// Values of a message.
-    JsonValues,
-    /// Bytes of a request's id.
-    IdBytes,
-    /// Messages of an array.
-    Batch,
-    /// Bytes of the answers to an array.
-    BatchBytes,
-    /// Bytes of an access token.
-    TokenBytes,
-    /// Bytes of an API key.
-    KeyBytes,
-    /// Life of a session.
-    SessionSeconds,
-    /// Messages of a call that wait to be sent.
-    QueueMessages,
-    /// Bytes of them.
-    QueueBytes,
-    /// Resources that a stream has subscribed to.
-    Subscriptions,
-    /// Tasks that run.
-    Tasks,
-    /// Tasks of one principal that run.
-    PrincipalTasks,
-    /// Memory of the process.
-    Memory,
-    /// Memory of responses that wait to be read.
-    ResponseBytes,
-    /// Requests at a time, all together.
-    ServerRate,
-    /// Requests at a time from one address.
-    AddressRate,
-    /// Requests at a time from one principal.
-    PrincipalRate,
-    /// Sessions that begin at a time.
-    Initialize,
-    /// Failed attempts to authenticate from one address.
-    FailedAuthentications,
-    /// Calls of one tool at a time.
-    ToolRate,
-    /// Calls that run at once.
-    Calls,
-    /// Calls of one principal that run at once.
-    PrincipalCalls,
-    /// Calls of one address that run at once.
-    AddressCalls,
-    /// Calls of one tool that run at once.
-    ToolCalls,
+longshore_protocol::named_enum! {
+    /// A limited resource.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    #[non_exhaustive]
+    pub enum Limit {
+        /// Connections at once.
+        Connections = "http.limits.connections",
+        /// Connections at once from one address.
+        ConnectionsPerAddress = "http.limits.connections_per_address",
+        /// Files that the process may have open: a connection could not be accepted.
+        OpenFiles = "RLIMIT_NOFILE",
+        /// Bytes of a request's target.
+        TargetBytes = "http.limits.target_bytes",
+        /// Bytes of a request's head.
+        HeaderBytes = "http.limits.header_bytes",
+        /// Fields of a request's head.
+        HeaderFields = "http.limits.header_fields",
+        /// Time for a handshake of TLS.
+        HandshakeSeconds = "http.tls.handshake_seconds",
+        /// Time for a request's head.
+        HeaderSeconds = "http.limits.header_seconds",
+        /// Bytes of a body.
+        BodyBytes = "http.limits.body_bytes",
+        /// Time for a body.
+        BodySeconds = "http.limits.body_seconds",
+        /// Bytes of a body at a time.
+        BodyRate = "http.limits.body_bytes_per_second",
+        /// Time in which a client takes nothing of an answer.
+        WriteStallSeconds = "http.limits.write_stall_seconds",
+        /// Time in which nothing is asked on a connection.
+        IdleSeconds = "http.limits.idle_seconds",
+        /// Age of a connection.
+        ConnectionSeconds = "http.limits.connection_seconds",
+        /// Requests on a connection.
+        ConnectionRequests = "http.limits.connection_requests",
+        /// Time for a sign of life on HTTP/2.
+        Http2PingSeconds = "http.limits.http2_ping_seconds",
+        /// Wasted work that an HTTP/2 client caused.
+        Http2Resets = "http.limits.http2_resets",
+        /// HTTP/2 streams that the client reset, per second.
+        Http2ResetRate = "http.limits.http2_resets_per_second",
+        /// Frames of HTTP/2 in a second that carry nothing for a request.
+        Http2Frames = "http.limits.http2_control_frames_per_second",
+        /// Bytes of a message on standard input.
+        StdioMessage = "stdio.message_bytes",
+        /// Levels of JSON in a message.
+        JsonDepth = "server.messages.depth",
+        /// Members of an object in a message.
+        JsonMembers = "server.messages.members",
+        /// Values of a message.
+        JsonValues = "server.messages.values",
+        /// Bytes of a request's id.
+        IdBytes = "server.messages.id_bytes",
+        /// Messages of an array.
+        Batch = "server.messages.batch",
+        /// Bytes of the answers to an array.
+        BatchBytes = "server.messages.batch_bytes",
+        /// Bytes of an access token.
+        TokenBytes = "auth.token_bytes",
+        /// Bytes of an API key.
+        KeyBytes = "auth.key_bytes",
+        /// Life of a session.
+        SessionSeconds = "server.session_seconds",
+        /// Messages of a call that wait to be sent.
+        QueueMessages = "server.streams.queue_messages",
+        /// Bytes of them.
+        QueueBytes = "server.streams.queue_bytes",
+        /// Resources that a stream has subscribed to.
+        Subscriptions = "server.streams.subscriptions",
+        /// Tasks that run.
+        Tasks = "server.tasks.total",
+        /// Tasks of one principal that run.
+        PrincipalTasks = "server.tasks.per_principal",
+        /// Memory of the process.
+        Memory = "limits.memory_bytes",
+        /// Memory of responses that wait to be read.
+        ResponseBytes = "limits.response_bytes",
+        /// Requests at a time, all together.
+        ServerRate = "limits.server",
+        /// Requests at a time from one address.
+        AddressRate = "limits.address",
+        /// Requests at a time from one principal.
+        PrincipalRate = "limits.principal",
+        /// Sessions that begin at a time.
+        Initialize = "limits.initialize_per_minute",
+        /// Failed attempts to authenticate from one address.
+        FailedAuthentications = "limits.failed_authentications_per_minute",
+        /// Calls of one tool at a time.
+        ToolRate = "limits.tools",
+        /// Calls that run at once.
+        Calls = "limits.calls",
+        /// Calls of one principal that run at once.
+        PrincipalCalls = "limits.calls_per_principal",
+        /// Calls of one address that run at once.
+        AddressCalls = "limits.calls_per_address",
+        /// Calls of one tool that run at once.
+        ToolCalls = "limits.tools.calls",
+    }
+    /// Returns the setting of the limit, which is also its label in metrics.
+    pub fn setting;
+    /// All of them, in the order of their numbers.
+    pub const ALL;
 }
 
 impl Limit {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 46] = [
-        Self::Connections,
-        Self::ConnectionsPerAddress,
-        Self::OpenFiles,
-        Self::TargetBytes,
-        Self::HeaderBytes,
-        Self::HeaderFields,
-        Self::HandshakeSeconds,
-        Self::HeaderSeconds,
-        Self::BodyBytes,
-        Self::BodySeconds,
-        Self::BodyRate,
-        Self::WriteStallSeconds,
-        Self::IdleSeconds,
-        Self::ConnectionSeconds,
-        Self::ConnectionRequests,
-        Self::Http2PingSeconds,
-        Self::Http2Resets,
-        Self::Http2ResetRate,
-        Self::Http2Frames,
-        Self::StdioMessage,
-        Self::JsonDepth,
-        Self::JsonMembers,
-        Self::JsonValues,
-        Self::IdBytes,
-        Self::Batch,
-        Self::BatchBytes,
-        Self::TokenBytes,
-        Self::KeyBytes,
-        Self::SessionSeconds,
-        Self::QueueMessages,
-        Self::QueueBytes,
-        Self::Subscriptions,
-        Self::Tasks,
-        Self::PrincipalTasks,
-        Self::Memory,
-        Self::ResponseBytes,
-        Self::ServerRate,
-        Self::AddressRate,
-        Self::PrincipalRate,
-        Self::Initialize,
-        Self::FailedAuthentications,
-        Self::ToolRate,
-        Self::Calls,
-        Self::PrincipalCalls,
-        Self::AddressCalls,
-        Self::ToolCalls,
-    ];
-
-    /// Returns the setting of the limit, which is also its label in metrics.
-    pub fn setting(self) -> &'static str {
-        match self {
-            Self::Connections => "http.limits.connections",
-            Self::ConnectionsPerAddress => "http.limits.connections_per_address",
-            Self::OpenFiles => "RLIMIT_NOFILE",
-            Self::TargetBytes => "http.limits.target_bytes",
-            Self::HeaderBytes => "http.limits.header_bytes",
-            Self::HeaderFields => "http.limits.header_fields",
-            Self::HandshakeSeconds => "http.tls.handshake_seconds",
-            Self::HeaderSeconds => "http.limits.header_seconds",
-            Self::BodyBytes => "http.limits.body_bytes",
-            Self::BodySeconds => "http.limits.body_seconds",
-            Self::BodyRate => "http.limits.body_bytes_per_second",
-            Self::WriteStallSeconds => "http.limits.write_stall_seconds",
-            Self::IdleSeconds => "http.limits.idle_seconds",
-            Self::ConnectionSeconds => "http.limits.connection_seconds",
-            Self::ConnectionRequests => "http.limits.connection_requests",
-            Self::Http2PingSeconds => "http.limits.http2_ping_seconds",
-            Self::Http2Resets => "http.limits.http2_resets",
-            Self::Http2ResetRate => "http.limits.http2_resets_per_second",
-            Self::Http2Frames => "http.limits.http2_control_frames_per_second",
-            Self::StdioMessage => "stdio.message_bytes",
-            Self::JsonDepth => "server.messages.depth",
-            Self::JsonMembers => "server.messages.members",
-            Self::JsonValues => "server.messages.values",
-            Self::IdBytes => "server.messages.id_bytes",
-            Self::Batch => "server.messages.batch",
-            Self::BatchBytes => "server.messages.batch_bytes",
-            Self::TokenBytes => "auth.token_bytes",
-            Self::KeyBytes => "auth.key_bytes",
-            Self::SessionSeconds => "server.session_seconds",
-            Self::QueueMessages => "server.streams.queue_messages",
-            Self::QueueBytes => "server.streams.queue_bytes",
-            Self::Subscriptions => "server.streams.subscriptions",
-            Self::Tasks => "server.tasks.total",
-            Self::PrincipalTasks => "server.tasks.per_principal",
-            Self::Memory => "limits.memory_bytes",
-            Self::ResponseBytes => "limits.response_bytes",
-            Self::ServerRate => "limits.server",
-            Self::AddressRate => "limits.address",
-            Self::PrincipalRate => "limits.principal",
-            Self::Initialize => "limits.initialize_per_minute",
-            Self::FailedAuthentications => "limits.failed_authentications_per_minute",
-            Self::ToolRate => "limits.tools",
-            Self::Calls => "limits.calls",
-            Self::PrincipalCalls => "limits.calls_per_principal",
-            Self::AddressCalls => "limits.calls_per_address",
-            Self::ToolCalls => "limits.tools.calls",
-        }
-    }
-
     /// Returns true for a rate (429), false for a lack of capacity (503).
     pub fn is_a_rate(self) -> bool {
         !matches!(

@@ -1,5 +1,4 @@
 //! Lifecycle phase of the server and the conditions of its readiness.
-#![allow(dead_code, reason = "some of it is for rooms below")]
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -7,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::sync::Notify;
 
 type CountUpstreams = Box<dyn Fn() -> UpstreamCounts + Send + Sync>;
 type DescribeUpstreams = Box<dyn Fn() -> Value + Send + Sync>;
@@ -37,7 +35,6 @@ impl std::fmt::Debug for Upstreams {
 #[derive(Debug)]
 pub struct ServerLifecycle {
     phase: AtomicU8,
-    drained: Notify,
     gates: Mutex<Vec<Arc<ReadinessGate>>>,
     started: Instant,
     generation: AtomicU64,
@@ -78,7 +75,6 @@ impl Default for ServerLifecycle {
     fn default() -> Self {
         Self {
             phase: AtomicU8::new(Phase::Starting as u8),
-            drained: Notify::new(),
             gates: Mutex::default(),
             started: Instant::now(),
             generation: AtomicU64::new(1),
@@ -117,19 +113,6 @@ impl ServerLifecycle {
     /// Enters the draining phase. Readiness probes fail from here.
     pub fn begin_to_drain(&self) {
         self.phase.store(Phase::Draining as u8, Ordering::Release);
-        self.drained.notify_waiters();
-    }
-
-    /// Waits until the draining phase begins.
-    pub(crate) async fn drains(&self) {
-        loop {
-            let mut news = std::pin::pin!(self.drained.notified());
-            news.as_mut().enable();
-            if self.is_draining() {
-                return;
-            }
-            news.await;
-        }
     }
 
     /// Adds something that has to be there before the server is ready. It is not there until [`ReadinessGate::open`].
@@ -240,18 +223,5 @@ mod tests {
         life.begin_to_drain();
         life.begin_to_serve();
         assert_eq!((life.phase(), life.is_ready()), (Phase::Draining, false));
-    }
-
-    #[tokio::test]
-    async fn whoever_waits_for_the_end_hears_of_it_even_if_it_has_come() {
-        let life = Arc::new(ServerLifecycle::default());
-        let waiting = tokio::spawn({
-            let life = Arc::clone(&life);
-            async move { life.drains().await }
-        });
-        tokio::task::yield_now().await;
-        life.begin_to_drain();
-        waiting.await.expect("ends");
-        life.drains().await;
     }
 }

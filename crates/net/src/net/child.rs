@@ -108,10 +108,6 @@ impl Group {
             let _ = rustix::process::kill_process_group(leader, signal);
         }
     }
-
-    fn kill_group(&self) {
-        self.signal(Signal::KILL);
-    }
 }
 
 impl ProcessGroupBuilder {
@@ -130,7 +126,7 @@ impl ProcessGroupBuilder {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.kill_group();
+        self.signal(Signal::KILL);
         let strays = self.strays.take();
         if let Some(strays) = &strays {
             groups().remove(&strays.mark);

@@ -51,6 +51,15 @@ fn reported(
     ))
 }
 
+/// A request whose client is not known.
+fn target<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> RequestTarget<'r> {
+    RequestTarget {
+        headers,
+        uri,
+        peer: None,
+    }
+}
+
 #[test]
 fn auth_01_the_document_is_at_both_places_and_names_the_endpoint() {
     const PLAIN: [u8; 4] = [192, 0, 2, 1];
@@ -75,112 +84,31 @@ fn auth_01_the_document_is_at_both_places_and_names_the_endpoint() {
         ("x-forwarded-host", "example.com"),
         ("x-forwarded-prefix", "/tools"),
     ];
+    // The origin, and what is in front of the endpoint.
+    let (own, below) = (
+        ("https://mcp.example.com", ""),
+        ("https://example.com", "/tools"),
+    );
+    let inside = ("http://inner:8080", "");
     for (resource, path, peer, headers, expected) in [
-        (
-            &public,
-            root,
-            PLAIN,
-            &[][..],
-            Some((
-                "https://mcp.example.com/mcp",
-                "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
-            )),
-        ),
-        (
-            &public,
-            inner,
-            PLAIN,
-            &https,
-            Some((
-                "https://mcp.example.com/mcp",
-                "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
-            )),
-        ),
+        (&public, root, PLAIN, &[][..], Some(own)),
+        (&public, inner, PLAIN, &https, Some(own)),
         (&public, deep, PLAIN, &[], None),
-        (
-            &prefixed,
-            root,
-            PLAIN,
-            &[],
-            Some((
-                "https://example.com/tools/mcp",
-                "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
-            )),
-        ),
-        (
-            &prefixed,
-            deep,
-            PLAIN,
-            &[],
-            Some((
-                "https://example.com/tools/mcp",
-                "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
-            )),
-        ),
-        (
-            &endpoint,
-            deep,
-            PLAIN,
-            &[],
-            Some((
-                "https://example.com/tools/mcp",
-                "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
-            )),
-        ),
-        (
-            &derived,
-            root,
-            PLAIN,
-            &[],
-            Some((
-                "http://inner:8080/mcp",
-                "http://inner:8080/.well-known/oauth-protected-resource/mcp",
-            )),
-        ),
+        (&prefixed, root, PLAIN, &[], Some(below)),
+        (&prefixed, deep, PLAIN, &[], Some(below)),
+        (&endpoint, deep, PLAIN, &[], Some(below)),
+        (&derived, root, PLAIN, &[], Some(inside)),
         // Only proxies that are trusted may say otherwise.
-        (
-            &derived,
-            root,
-            PLAIN,
-            &https,
-            Some((
-                "http://inner:8080/mcp",
-                "http://inner:8080/.well-known/oauth-protected-resource/mcp",
-            )),
-        ),
-        (
-            &derived,
-            inner,
-            PROXY,
-            &https,
-            Some((
-                "https://mcp.example.com/mcp",
-                "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
-            )),
-        ),
-        (
-            &derived,
-            inner,
-            PROXY,
-            &forwarded,
-            Some((
-                "https://mcp.example.com/mcp",
-                "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
-            )),
-        ),
-        (
-            &derived,
-            inner,
-            PROXY,
-            &with_prefix,
-            Some((
-                "https://example.com/tools/mcp",
-                "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
-            )),
-        ),
+        (&derived, root, PLAIN, &https, Some(inside)),
+        (&derived, inner, PROXY, &https, Some(own)),
+        (&derived, inner, PROXY, &forwarded, Some(own)),
+        (&derived, inner, PROXY, &with_prefix, Some(below)),
     ] {
+        let expected = expected.map(|(origin, prefix)| {
+            let document = format!("{origin}/.well-known/oauth-protected-resource{prefix}/mcp");
+            (format!("{origin}{prefix}/mcp"), document)
+        });
         let found = reported(resource, path, peer, headers);
-        let found = found.as_ref().map(|(r, m)| (r.as_str(), m.as_str()));
         assert_eq!(found, expected, "{path} {headers:?}");
     }
 }
@@ -209,12 +137,7 @@ fn auth_01_the_scheme_is_that_of_the_listener_unless_a_trusted_proxy_names_one()
     let mut headers = HeaderMap::new();
     headers.insert(HOST, HeaderValue::from_static("inner:8080"));
     let uri = Uri::from_static("/mcp?a");
-    let seen = RequestTarget {
-        headers: &headers,
-        uri: &uri,
-        peer: None,
-    };
-    let url = tls.url_of(seen);
+    let url = tls.url_of(target(&headers, &uri));
     assert_eq!(url.as_deref(), Some("https://inner:8080/mcp"), "DPoP");
 }
 
@@ -240,11 +163,7 @@ fn auth_01_each_endpoint_has_a_document_of_its_own() {
     assert_eq!(reported(&public, unknown, [192, 0, 2, 1], &[]), None);
     for path in ["/mcp/files", "/tools/mcp/files"] {
         let (headers, uri) = (HeaderMap::new(), Uri::from_static(path));
-        let seen = RequestTarget {
-            headers: &headers,
-            uri: &uri,
-            peer: None,
-        };
+        let seen = target(&headers, &uri);
         let challenge = public.challenge(seen, &AuthError::Missing, &[]);
         assert_eq!(
             challenge.expect("a challenge"),
@@ -299,11 +218,7 @@ fn urls_of_a_server_that_differ_in_writing_are_one() {
 fn auth_09_a_challenge_names_every_scope_and_quotes_nothing_that_ends_it() {
     let resource = resource(Some("https://a.example"));
     let (headers, uri) = (HeaderMap::new(), Uri::from_static("/mcp"));
-    let seen = RequestTarget {
-        headers: &headers,
-        uri: &uri,
-        peer: None,
-    };
+    let seen = target(&headers, &uri);
     let reported = |error: &AuthError| {
         let value = resource.challenge(seen, error, &[]).expect("a challenge");
         value.to_str().expect("ASCII").to_owned()
@@ -329,11 +244,7 @@ fn auth_09_a_challenge_names_every_scope_and_quotes_nothing_that_ends_it() {
 fn auth_09_a_challenge_at_an_endpoint_names_its_scopes_too() {
     let resource = resource(Some("https://a.example"));
     let (headers, uri) = (HeaderMap::new(), Uri::from_static("/mcp/files"));
-    let seen = RequestTarget {
-        headers: &headers,
-        uri: &uri,
-        peer: None,
-    };
+    let seen = target(&headers, &uri);
     let needed = ["files:write".to_owned()];
     let required = resource.required_at(seen, &needed);
     assert_eq!(required, ["mcp", "files:read", "files:write"]);

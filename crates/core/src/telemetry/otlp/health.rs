@@ -33,7 +33,7 @@ impl Health {
     pub(super) fn new(signal: &'static str, target: &Target, counted: &Metrics) -> Self {
         Self {
             signal,
-            endpoint: without_secrets(&target.endpoint),
+            endpoint: without_secrets(&target.endpoint).unwrap_or_default(),
             trouble: LastError::default(),
             failing: false,
             rejecting: false,
@@ -136,15 +136,14 @@ impl Health {
     }
 }
 
-/// Returns an endpoint without its secret parts.
-fn without_secrets(endpoint: &str) -> String {
-    let Ok(mut url) = Url::parse(endpoint) else {
-        return String::new();
-    };
+/// Returns an endpoint without its secret parts. `None` if it is not a URL.
+pub(super) fn without_secrets(endpoint: &str) -> Option<String> {
+    let mut url = Url::parse(endpoint).ok()?;
+    // These calls fail only for URLs without a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
-    url.into()
+    Some(url.into())
 }
 
 #[cfg(test)]

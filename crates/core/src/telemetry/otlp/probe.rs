@@ -3,7 +3,6 @@
 use std::error::Error;
 
 use bytes::Bytes;
-use http::Request;
 use opentelemetry_http::HttpClient as _;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
@@ -11,11 +10,10 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use tonic::metadata::MetadataMap;
-use url::Url;
 
 use super::client::{LastError, OverHttp, channel};
-use super::send::metadata;
+use super::health::without_secrets;
+use super::send::{metadata, post, with};
 use crate::telemetry::export::{EndpointCheck, ExportCheck};
 use crate::telemetry::settings::{ExportSettings, Protocol, Target};
 
@@ -32,7 +30,8 @@ pub async fn examine(settings: ExportSettings) -> ExportCheck {
         let Some(target) = target else { continue };
         reached.push(EndpointCheck {
             signal,
-            endpoint: shown(&target.endpoint),
+            endpoint: without_secrets(&target.endpoint)
+                .unwrap_or_else(|| "the endpoint".to_owned()),
             answer: send(signal, target)
                 .await
                 .map_err(|error| error_text(&*error)),
@@ -46,13 +45,8 @@ pub async fn examine(settings: ExportSettings) -> ExportCheck {
 
 async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
     if target.protocol == Protocol::Http {
-        let mut request = Request::post(&target.endpoint)
-            .header(http::header::CONTENT_TYPE, "application/x-protobuf");
-        for (name, value) in &target.headers {
-            request = request.header(name, value);
-        }
         // An empty body is a valid message with default values.
-        let request = request.body(Bytes::new())?;
+        let request = post(target, Bytes::new())?;
         let response = OverHttp::new(target, &LastError::default())?
             .send_bytes(request)
             .await?;
@@ -83,24 +77,6 @@ async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
         }
     }
     Ok(())
-}
-
-fn with<M>(message: M, metadata: MetadataMap) -> tonic::Request<M> {
-    let mut request = tonic::Request::new(message);
-    *request.metadata_mut() = metadata;
-    request
-}
-
-/// Returns an endpoint without its secret parts.
-fn shown(endpoint: &str) -> String {
-    let Ok(mut url) = Url::parse(endpoint) else {
-        return "the endpoint".to_owned();
-    };
-    // These calls fail only for URLs without a host.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.to_string()
 }
 
 /// Formats an error with its causes.

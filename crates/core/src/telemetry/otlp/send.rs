@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr as _;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use http::Request;
 use opentelemetry::logs::LoggerProvider as _;
 use opentelemetry::{InstrumentationScope, KeyValue};
@@ -369,6 +370,23 @@ pub(super) fn metadata(target: &Target) -> MetadataMap {
     metadata
 }
 
+/// A message for a collector over HTTP.
+pub(super) fn post(target: &Target, message: Bytes) -> http::Result<Request<Bytes>> {
+    let mut request = Request::post(&target.endpoint)
+        .header(http::header::CONTENT_TYPE, "application/x-protobuf");
+    for (name, value) in &target.headers {
+        request = request.header(name, value);
+    }
+    request.body(message)
+}
+
+/// A message for a collector over gRPC.
+pub(super) fn with<M>(message: M, metadata: MetadataMap) -> tonic::Request<M> {
+    let mut request = tonic::Request::new(message);
+    *request.metadata_mut() = metadata;
+    request
+}
+
 impl MetricExporter {
     fn new(target: &Target, trouble: &LastError) -> Result<Self, ClientError> {
         Ok(match target.protocol {
@@ -392,12 +410,7 @@ impl MetricExporter {
         match self {
             Self::Http(way) => {
                 let (client, target) = &**way;
-                let mut request = Request::post(&target.endpoint)
-                    .header(http::header::CONTENT_TYPE, "application/x-protobuf");
-                for (name, value) in &target.headers {
-                    request = request.header(name, value);
-                }
-                let request = request.body(message.encode_to_vec().into())?;
+                let request = post(target, message.encode_to_vec().into())?;
                 let response = client.send_bytes(request).await?;
                 if !response.status().is_success() {
                     return Err(
@@ -407,8 +420,7 @@ impl MetricExporter {
             }
             Self::Grpc(way) => {
                 let (client, metadata, trouble) = &mut **way;
-                let mut request = tonic::Request::new(message);
-                *request.metadata_mut() = metadata.clone();
+                let request = with(message, metadata.clone());
                 let answer = client.export(request).await?.into_inner();
                 if let Some(partial) = answer.partial_success {
                     trouble.rejects(partial.rejected_data_points, partial.error_message);

@@ -69,12 +69,10 @@ fn no_hostile_token_gets_in_and_no_good_one_is_refused() {
 /// A good header with a member changed; `null` takes it away.
 fn header_with(signer: &Signer, name: &str, value: Value) -> String {
     let mut header = signer.header();
+    let members = header.as_object_mut().expect("an object");
     match value {
-        Value::Null => header.as_object_mut().expect("an object").remove(name),
-        value => header
-            .as_object_mut()
-            .expect("an object")
-            .insert(name.to_owned(), value),
+        Value::Null => members.remove(name),
+        value => members.insert(name.to_owned(), value),
     };
     header.to_string()
 }
@@ -543,18 +541,20 @@ fn signatures(cases: &mut Cases, rsa: &Signer, ec: &Signer, ed: &Signer, strange
     );
 }
 
+/// Good claims with a member changed; `"absent"` takes it away.
+fn claims_with(name: &str, value: &Value) -> Value {
+    let mut claims = claims();
+    let members = claims.as_object_mut().expect("an object");
+    match value {
+        Value::String(text) if text == "absent" => members.remove(name),
+        value => members.insert(name.to_owned(), value.clone()),
+    };
+    claims
+}
+
 fn times(cases: &mut Cases, ec: &Signer) {
     let mut with = |name: &str, value: Value, refusal| {
-        let mut claims = claims();
-        match &value {
-            Value::String(text) if text == "absent" => {
-                claims.as_object_mut().expect("an object").remove(name)
-            }
-            value => claims
-                .as_object_mut()
-                .expect("an object")
-                .insert(name.to_owned(), value.clone()),
-        };
+        let claims = claims_with(name, &value);
         cases.add(format!("{name}: {value}"), ec.token(&claims), refusal);
     };
     let expired = Some("the token has expired");
@@ -609,16 +609,7 @@ fn times(cases: &mut Cases, ec: &Signer) {
 
 fn parties(cases: &mut Cases, ec: &Signer) {
     let mut with = |name: &str, value: Value, refusal| {
-        let mut claims = claims();
-        match &value {
-            Value::String(text) if text == "absent" => {
-                claims.as_object_mut().expect("an object").remove(name)
-            }
-            value => claims
-                .as_object_mut()
-                .expect("an object")
-                .insert(name.to_owned(), value.clone()),
-        };
+        let claims = claims_with(name, &value);
         let shown: String = value.to_string().chars().take(60).collect();
         cases.add(format!("{name}: {shown}"), ec.token(&claims), refusal);
     };
