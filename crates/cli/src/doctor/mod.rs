@@ -24,7 +24,7 @@ use crate::environment::Probe;
 use longshore_app::config::trust_ca_file;
 use remote::Remote;
 pub(super) use remote::examining;
-use report::{Finding, Report, Status};
+use report::{Check, Finding, Report, Status};
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]
@@ -176,7 +176,8 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
             runtime.block_on(documentation::examine(loaded, report));
         }
         Err(error) => report.add(
-            Finding::failure("configuration", "settings", error.to_string())
+            Check("configuration", "settings")
+                .failure(error.to_string())
                 .advise("correct the named settings, and run `longshore config check`"),
         ),
     }
