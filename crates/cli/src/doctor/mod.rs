@@ -92,10 +92,7 @@ pub(super) struct DoctorArgs {
 
 /// Runs the checks and prints the findings. Returns false if there are failures.
 pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
+    let runtime = run::runtime()?;
     let mut report = Report::default();
     let examined = match args.url {
         Some(url) => {
