@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
-use crate::support::longshore;
+use crate::support::{assert_contains, longshore};
 
 /// Returns the error of a failed start, with the exit code.
 fn complaint(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -307,10 +307,7 @@ fn settings_are_explained_and_described() {
     let first = explained.lines().next().unwrap_or_default();
     assert!(first.contains("--set shows these alone"), "{first}");
     let page = said(&["man"], &[]);
-    assert!(
-        page.contains(".TH longshore 1") && page.contains("healthcheck"),
-        "{page}"
-    );
+    assert_contains(&page, &[".TH longshore 1", "healthcheck"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::Stateless;
+use crate::support::{Stateless, assert_contains};
 
 fn program(arguments: &[&str], socket: &Path, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
@@ -114,10 +114,7 @@ fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
     let second = program(&["run"], &socket, &[]).output().expect("run");
     assert_eq!(second.status.code(), Some(1));
     let said = complaint(&second);
-    assert!(
-        said.contains("longshore.sock") && said.contains("http.unix_socket"),
-        "{said}"
-    );
+    assert_contains(&said, &["longshore.sock", "http.unix_socket"]);
     assert_eq!(server.stop(), Some(0));
     assert!(!socket.exists());
     let sick = program(&["healthcheck"], &socket, &[])

@@ -11,7 +11,7 @@ use longshore::source::TokenStore;
 use serde_json::{Value, json};
 
 use super::World;
-use crate::support::{RedisServer, Running, Serve, Stateless, free_port};
+use crate::support::{RedisServer, Running, Serve, Stateless, assert_contains, free_port};
 
 const KEY: &str = "a key that all of these replicas have and nobody else";
 
@@ -189,10 +189,7 @@ fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody
     until(|| (call(&one)["isError"] == true).then_some(()));
     let listed = world.run(&["list", "up", "--config", &file]);
     let said = String::from_utf8(listed.stderr).expect("UTF-8");
-    assert!(
-        said.contains("no user has logged in; run `longshore login`"),
-        "{said}"
-    );
+    assert_contains(&said, &["no user has logged in; run `longshore login`"]);
     assert_eq!(
         redis.say(&["EVAL", "return #redis.call('KEYS', '*oauth:grants:*')", "0"]),
         ["0"]

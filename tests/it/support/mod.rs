@@ -30,3 +30,12 @@ pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve, bind};
 pub(crate) use site::{Asked, Site, Told};
 pub(crate) use state::{Asked as AskedState, Fronted, StandIn};
+
+/// Asserts that a text has each of the parts.
+#[track_caller]
+pub(crate) fn assert_contains(text: &(impl AsRef<str> + ?Sized), parts: &[&str]) {
+    let text = text.as_ref();
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
