@@ -10,18 +10,17 @@ use super::*;
 use crate::catalog::{Catalog, OutputContent};
 use crate::net::testing::{response, serve};
 
+fn import_document(config: &OpenApiSourceConfig, document: &Document) -> SourceBuilder {
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
+    let limits = ImportLimits::new(config, 0);
+    import(config, document, "api", limits, &mut collector);
+    collector
+}
+
 fn import_with(document: Value, settings: Value) -> SourceBuilder {
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let document = Document::new(document, None).expect("a document");
-    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    import(
-        &config,
-        &document,
-        "api",
-        ImportLimits::new(&config, 0),
-        &mut collector,
-    );
-    collector
+    import_document(&config, &document)
 }
 
 /// Imports a document as if it was fetched from a URL.
@@ -29,15 +28,7 @@ fn import_fetched(document: Value, url: &str, settings: Value) -> SourceBuilder 
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let url = url.parse().expect("a URL");
     let document = Document::new(document, Some(url)).expect("a document");
-    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    import(
-        &config,
-        &document,
-        "api",
-        ImportLimits::new(&config, 0),
-        &mut collector,
-    );
-    collector
+    import_document(&config, &document)
 }
 
 fn refusals(collector: &SourceBuilder) -> Vec<String> {
@@ -871,14 +862,7 @@ async fn a_part_that_was_fetched_does_not_decide_for_a_document_in_a_file() {
     let document = Document::read(&config, ImportLimits::new(&config, 0))
         .await
         .expect("a document");
-    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    import(
-        &config,
-        &document,
-        "api",
-        ImportLimits::new(&config, 0),
-        &mut collector,
-    );
+    let collector = import_document(&config, &document);
     let problems = refusals(&collector);
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].contains("GET /a") && problems[0].contains("whose origin differs from that of the fetched document: credentials are not sent there; set openapi.server to the URL of the API"));
