@@ -63,7 +63,6 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     })
 }
 
-#[derive(Debug)]
 struct Shared {
     repositories: Repositories,
     pool: Blocking,
