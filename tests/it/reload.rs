@@ -1,16 +1,16 @@
 //! A configuration that changes while the program runs.
 
-use crate::support::assert_contains;
+use crate::support::{KillOnDrop, assert_contains};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// The program with a configuration file in a folder of its own.
 struct Program {
-    process: Child,
+    process: KillOnDrop,
     log: BufReader<ChildStderr>,
     address: String,
     folder: tempfile::TempDir,
@@ -57,7 +57,7 @@ impl Program {
             .expect("started");
         let log = BufReader::new(process.stderr.take().expect("piped"));
         Self {
-            process,
+            process: KillOnDrop(process),
             log,
             address: String::new(),
             folder,
@@ -132,13 +132,6 @@ impl Program {
         let id = self.process.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status();
         assert!(sent.expect("there is kill").success());
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
