@@ -1,7 +1,7 @@
 //! `longshore doctor`: diagnoses this machine and configuration, or a deployed server.
 //!
-//! Each check yields a [`Finding`]: an observation, and advice if it is a problem. Nothing is changed; files that a
-//! check writes are removed again.
+//! Each check yields a [`Finding`](report::Finding): an observation, and advice if it is a problem. Nothing is changed;
+//! files that a check writes are removed again.
 
 mod codes;
 mod documentation;
@@ -24,7 +24,7 @@ use crate::environment::Probe;
 use longshore_app::config::trust_ca_file;
 use remote::Remote;
 pub(super) use remote::examining;
-use report::{Check, Finding, Report, Status};
+use report::{Check, Report, Status};
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]
