@@ -336,21 +336,21 @@ fn programs(config: &Config, probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, upstream) in &config.upstreams {
         if let Some(command) = upstream.command.as_deref().filter(|_| !upstream.disabled) {
-            findings.push(program(format!("upstreams.{name}"), command, folders));
+            findings.push(program(&format!("upstreams.{name}"), command, folders));
         }
     }
     for source in &config.sources {
         for tool in source.command.iter().flat_map(|command| &command.tools) {
             let first = tool.argv.first().and_then(serde_json::Value::as_str);
             if let Some(command) = first.filter(|word| !word.contains("{{")) {
-                findings.push(program(format!("tool {}", tool.name), command, folders));
+                findings.push(program(&format!("tool {}", tool.name), command, folders));
             }
         }
     }
     findings
 }
 
-fn program(of: String, command: &str, folders: &str) -> Finding {
+fn program(of: &str, command: &str, folders: &str) -> Finding {
     let found = if command.contains('/') {
         Some(Path::new(command).to_path_buf()).filter(|path| is_executable(path))
     } else {
@@ -359,8 +359,8 @@ fn program(of: String, command: &str, folders: &str) -> Finding {
             .find(|path| is_executable(path))
     };
     match found {
-        Some(path) => Check("programs", &of).ok(path.display().to_string()),
-        None => Check("programs", &of).failure(format!("the program {command} was not found"))
+        Some(path) => Check("programs", of).ok(path.display().to_string()),
+        None => Check("programs", of).failure(format!("the program {command} was not found"))
             .advise(format!(
                 "install {command}, or write its whole path; images: the variant `runtime` has Node, Python, uv and git (image.variant: runtime)"
             )),
@@ -469,18 +469,14 @@ mod tests {
 
     #[test]
     fn programs_are_looked_for_where_they_would_be_started() {
-        let found = program("upstreams.a".to_owned(), "sh", "/nowhere:/bin:/usr/bin");
+        let found = program("upstreams.a", "sh", "/nowhere:/bin:/usr/bin");
         assert_eq!(found.status, Status::Ok, "{found:?}");
-        let missing = program("upstreams.a".to_owned(), "no-such-program", "/bin");
+        let missing = program("upstreams.a", "no-such-program", "/bin");
         assert_eq!(missing.status, Status::Failure);
         assert!(missing.advice[0].contains("image.variant"), "{missing:?}");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert_eq!(
-            program(
-                "x".to_owned(),
-                concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
-                ""
-            )
-            .status,
+            program("x", file, "").status,
             Status::Failure,
             "a file that is no program"
         );
