@@ -200,8 +200,6 @@ pub fn roles() -> Vec<Scenario> {
             (role * 9 + 1..role * 9 + 10).map(|number| format!("lookup_record_{number:05}"));
         RuleConfig {
             groups: vec![format!("role-{role}")],
-            clients: Vec::new(),
-            actors: Vec::new(),
             ..allow(names.collect())
         }
     });
@@ -271,19 +269,6 @@ fn holder(number: usize) -> ApiKeyConfig {
 
 /// A rule that lets everybody have some tools.
 fn allow(tools: Vec<String>) -> RuleConfig {
-    RuleConfig {
-        name: None,
-        effect: Effect::Allow,
-        principals: Vec::new(),
-        groups: Vec::new(),
-        clients: Vec::new(),
-        actors: Vec::new(),
-        claims: std::collections::BTreeMap::new(),
-        scopes: Vec::new(),
-        tools,
-        resources: Vec::new(),
-        prompts: Vec::new(),
-        access: None,
-        requires: Vec::new(),
-    }
+    let rule = serde_json::from_value(json!({"effect": "allow", "tools": tools}));
+    rule.unwrap_or_else(|error| panic!("{error}"))
 }

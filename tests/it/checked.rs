@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::longshore;
+use crate::support::{assert_contains, longshore};
 
 /// Runs the program on a configuration in a temporary folder, from another working directory.
 fn checked(text: &str, arguments: &[&str]) -> (Option<i32>, String) {
@@ -103,16 +103,10 @@ fn what_is_on_other_machines_can_be_left_out_of_the_check() {
                 sources: [{name: there, openapi: {document: ./there.json}}, {name: doc, openapi: {document: 'http://127.0.0.1:1/a.json'}}]\n";
     let (code, said) = checked(text, &["--offline"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(
-        said.contains("is valid") && said.contains("not checked: far, doc"),
-        "{said}"
-    );
+    assert_contains(&said, &["is valid", "not checked: far, doc"]);
     let (code, said) = checked(text, &[]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("upstreams.far") && said.contains("sources[1].openapi.document"),
-        "{said}"
-    );
+    assert_contains(&said, &["upstreams.far", "sources[1].openapi.document"]);
 }
 
 #[test]
@@ -190,12 +184,6 @@ fn two_toolsets_with_a_tool_of_one_name_are_served_and_one_tool_is_lost() {
     }
     let _ = process.kill();
     let _ = process.wait();
-    assert!(
-        said.contains("name only one of the two in toolsets"),
-        "{said}"
-    );
-    assert!(
-        said.contains("(demo, everything) at http://127.0.0.1:"),
-        "{said}"
-    );
+    assert_contains(&said, &["name only one of the two in toolsets"]);
+    assert_contains(&said, &["(demo, everything) at http://127.0.0.1:"]);
 }

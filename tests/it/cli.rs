@@ -2,9 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
-use crate::support::longshore;
+use crate::support::{KillOnDrop, assert_contains, longshore};
 
 /// Returns the error of a failed start, with the exit code.
 fn complaint(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -307,10 +307,7 @@ fn settings_are_explained_and_described() {
     let first = explained.lines().next().unwrap_or_default();
     assert!(first.contains("--set shows these alone"), "{first}");
     let page = said(&["man"], &[]);
-    assert!(
-        page.contains(".TH longshore 1") && page.contains("healthcheck"),
-        "{page}"
-    );
+    assert_contains(&page, &[".TH longshore 1", "healthcheck"]);
 }
 
 #[test]
@@ -338,7 +335,7 @@ fn help_and_version_go_to_standard_output() {
 
 /// A program that serves over HTTP, killed when it is dropped.
 struct Serving {
-    process: Child,
+    process: KillOnDrop,
     /// All it said until it served.
     greeting: String,
     address: String,
@@ -365,7 +362,7 @@ impl Serving {
             }
         };
         Self {
-            process,
+            process: KillOnDrop(process),
             greeting,
             address,
         }
@@ -392,13 +389,6 @@ impl Serving {
             .expect("there is kill");
         assert!(sent.success());
         self.process.wait().expect("it ends")
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -8,7 +8,7 @@ use longshore::{JsonSchema, ResourceDefinition, StaticResource, prompt, tool};
 use serde_json::{Value, json};
 
 use crate::auth::{CI, with_keys};
-use crate::support::{Asked, Running, Serve, Site, Told, longshore};
+use crate::support::{Asked, Running, Serve, Site, Told, assert_contains, longshore};
 
 #[derive(Debug, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -234,10 +234,7 @@ fn a_scope_that_is_missing_is_named() {
     let url = format!("{}/mcp", site.url);
     let (code, _, said) = run(&["list", &url], &[("LONGSHORE_TOKEN", "token")]);
     assert_eq!(code, Some(1));
-    assert!(
-        said.contains("lacks the scope files:write files:read (HTTP 403"),
-        "{said}"
-    );
+    assert_contains(&said, &["lacks the scope files:write files:read (HTTP 403"]);
 }
 
 #[test]
@@ -252,10 +249,7 @@ fn a_word_that_is_no_server_is_told_in_plain_words() {
     let file = file.to_str().expect("UTF-8");
     let (code, _, said) = run(&["list", "/path/to/server"], &[]);
     assert_eq!(code, Some(1));
-    assert!(
-        said.contains("neither a URL nor the name of an upstream"),
-        "{said}"
-    );
+    assert_contains(&said, &["neither a URL nor the name of an upstream"]);
     let (_, _, said) = run(&["list", "traker", "--config", file], &[]);
     assert!(said.contains("did you mean tracker?"), "{said}");
     // Options before the command cause a specific error.
@@ -338,10 +332,7 @@ fn somebody_at_a_terminal_is_offered_to_log_in_and_may_type_a_token() {
     let typed = format!("y\n{CI}\n");
     let (code, shown) = at_terminal(&call, &tokens, &typed).expect("there is script");
     assert_eq!(code, Some(0), "{shown}");
-    assert!(
-        shown.contains("publishes no OAuth metadata") && shown.contains("hello"),
-        "{shown}"
-    );
+    assert_contains(&shown, &["publishes no OAuth metadata", "hello"]);
     // A program is never prompted.
     let (code, shown) =
         at_terminal(&format!("{call} --json"), &tokens, "").expect("there is script");
@@ -356,10 +347,7 @@ fn a_key_is_asked_for_at_a_terminal() {
         return;
     };
     assert_eq!(code, Some(0), "{shown}");
-    assert!(
-        shown.contains("Key (not shown): ") && shown.contains("sha256:"),
-        "{shown}"
-    );
+    assert_contains(&shown, &["Key (not shown): ", "sha256:"]);
 }
 
 #[test]
@@ -370,10 +358,7 @@ fn listings_are_coloured_at_a_terminal_unless_that_is_not_wanted() {
         return;
     };
     assert_eq!(code, Some(0), "{shown}");
-    assert!(
-        shown.contains("\u{1b}[") && shown.contains("TOOLS"),
-        "{shown}"
-    );
+    assert_contains(&shown, &["\u{1b}[", "TOOLS"]);
     let plain = [
         at_terminal(&list, &[("NO_COLOR", "1")], ""),
         at_terminal(&format!("{list} --color never"), &[], ""),

@@ -1,5 +1,6 @@
 //! `longshore discover`: what a program's `--help` says, as a configuration that can be served.
 
+use crate::support::assert_contains;
 use std::process::{Command, Output, Stdio};
 
 fn discover(arguments: &[&str]) -> Output {
@@ -55,10 +56,7 @@ fn standard_output_has_the_configuration_and_nothing_else() {
         "{printed}"
     );
     assert!(!printed.contains("not-for-children"), "{printed}");
-    assert!(
-        said.contains("left out: tool a: ") && said.contains("longer than 1 s"),
-        "{said}"
-    );
+    assert_contains(&said, &["left out: tool a: ", "longer than 1 s"]);
     let missing = discover(&["no-such-program-anywhere"]);
     let said = String::from_utf8(missing.stderr).expect("UTF-8");
     assert_eq!(missing.status.code(), Some(1), "{said}");

@@ -72,6 +72,16 @@ fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> Said {
     }
 }
 
+/// Examines a server that stands alone.
+fn examine(address: SocketAddr) -> Said {
+    doctor(&["--url", &at(address)], &[])
+}
+
+/// The same, and watches its stream for a second.
+fn watch(address: SocketAddr) -> Said {
+    doctor(&["--url", &at(address), "--hold", "1"], &[])
+}
+
 fn at(address: SocketAddr) -> String {
     format!("http://{address}/mcp")
 }
@@ -153,7 +163,7 @@ fn answering(head: &'static str) -> SocketAddr {
 #[test]
 fn nothing_is_wrong_with_a_server_of_ours() {
     let server = demo().start();
-    let said = doctor(&["--url", &at(server.address()), "--hold", "1"], &[]);
+    let said = watch(server.address());
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     assert_eq!(said.json["failures"], 0, "{:#}", said.json);
     assert_eq!(said.json["warnings"], 0, "{:#}", said.json);
@@ -197,7 +207,7 @@ fn streams_that_are_held_back_are_told_with_what_to_change() {
             }
         });
     });
-    let said = doctor(&["--url", &at(front), "--hold", "1"], &[]);
+    let said = watch(front);
     assert_eq!(said.code, Some(1), "{:#}", said.json);
     said.assert(
         "streams",
@@ -253,10 +263,7 @@ fn in_turns(servers: [&Running; 2]) -> SocketAddr {
 #[test]
 fn replicas_that_do_not_share_a_key_are_found_and_those_that_do_are_fine() {
     let (one, other) = (demo().start(), demo().start());
-    let said = doctor(
-        &["--url", &at(in_turns([&one, &other])), "--hold", "1"],
-        &[],
-    );
+    let said = watch(in_turns([&one, &other]));
     assert_eq!(said.code, Some(1));
     said.assert(
         "sessions",
@@ -265,77 +272,62 @@ fn replicas_that_do_not_share_a_key_are_found_and_those_that_do_are_fine() {
         &["404", "seal.keys", "mcp_session_id"],
     );
     let (one, other) = (demo().shared_key().start(), demo().shared_key().start());
-    let said = doctor(
-        &["--url", &at(in_turns([&one, &other])), "--hold", "1"],
-        &[],
-    );
+    let said = watch(in_turns([&one, &other]));
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     said.assert("sessions", "replicas", "ok", &["8 connections"]);
 }
 
+const LOGIN_PAGE: &str = "HTTP/1.1 302 Found\r\nlocation: /oauth2/start?rd=%2Fmcp\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
 #[test]
 fn a_way_that_does_not_lead_to_the_server_is_told() {
-    let redirecting = answering(
-        "HTTP/1.1 301 Moved\r\nlocation: /elsewhere/mcp\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-    );
-    let said = doctor(&["--url", &at(redirecting)], &[]);
-    assert_eq!(said.code, Some(1));
-    said.assert(
-        "access",
-        "endpoint",
-        "failure",
-        &[
-            "301",
-            "/elsewhere/mcp",
-            "and most clients then send a GET instead of the POST",
-        ],
-    );
-    let bad_gateway = answering(
-        "HTTP/1.1 502 Bad Gateway\r\nserver: nginx\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-    );
-    let said = doctor(&["--url", &at(bad_gateway)], &[]);
-    said.assert("access", "endpoint", "failure", &["502", "targetPort"]);
-    let page = answering(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi",
-    );
-    let said = doctor(&["--url", &at(page)], &[]);
-    said.assert(
-        "access",
-        "endpoint",
-        "failure",
-        &["/mcp at its end", "text/html"],
-    );
-    let other = answering(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 17\r\nconnection: close\r\n\r\n{\"hello\":\"world\"}",
-    );
-    let said = doctor(&["--url", &at(other)], &[]);
-    said.assert(
-        "access",
-        "endpoint",
-        "failure",
-        &["application/json", "which is not an MCP response"],
-    );
-    let login = answering(
-        "HTTP/1.1 302 Found\r\nlocation: /oauth2/start?rd=%2Fmcp\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-    );
-    let said = doctor(&["--url", &at(login)], &[]);
-    said.assert("access", "endpoint", "failure", &["302", "a proxy redirects to a login page, which MCP clients cannot use: exempt the endpoint and /.well-known/ (oauth2-proxy: --skip-auth-route), and let the server check tokens itself (auth.oauth.issuer)"]);
-    let text = said.json.to_string();
-    assert!(!text.contains("give clients"), "{text}");
-    let stopping = answering(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 72\r\nconnection: close\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":503,\"message\":\"it is stopping\"}}",
-    );
-    let said = doctor(&["--url", &at(stopping)], &[]);
-    said.assert(
-        "access",
-        "endpoint",
-        "failure",
-        &["the server rejects requests: it is starting, stopping or overloaded; see its log and /readyz"],
-    );
+    for (response, parts) in [
+        (
+            "HTTP/1.1 301 Moved\r\nlocation: /elsewhere/mcp\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            &[
+                "301",
+                "/elsewhere/mcp",
+                "and most clients then send a GET instead of the POST",
+            ][..],
+        ),
+        (
+            "HTTP/1.1 502 Bad Gateway\r\nserver: nginx\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            &["502", "targetPort"],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi",
+            &["/mcp at its end", "text/html"],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 17\r\nconnection: close\r\n\r\n{\"hello\":\"world\"}",
+            &["application/json", "which is not an MCP response"],
+        ),
+        (
+            LOGIN_PAGE,
+            &[
+                "302",
+                "a proxy redirects to a login page, which MCP clients cannot use: exempt the endpoint and /.well-known/ (oauth2-proxy: --skip-auth-route), and let the server check tokens itself (auth.oauth.issuer)",
+            ],
+        ),
+        (
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 72\r\nconnection: close\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":503,\"message\":\"it is stopping\"}}",
+            &[
+                "the server rejects requests: it is starting, stopping or overloaded; see its log and /readyz",
+            ],
+        ),
+    ] {
+        let said = examine(answering(response));
+        assert_eq!(said.code, Some(1));
+        said.assert("access", "endpoint", "failure", parts);
+        if response == LOGIN_PAGE {
+            let text = said.json.to_string();
+            assert!(!text.contains("give clients"), "{text}");
+        }
+    }
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let nobody = free.local_addr().expect("bound");
     drop(free);
-    let said = doctor(&["--url", &at(nobody)], &[]);
+    let said = examine(nobody);
     assert_eq!(said.code, Some(1));
     said.assert("network", "connection", "failure", &["refused"]);
 }
@@ -345,7 +337,7 @@ fn nothing_is_concluded_from_answers_that_are_none() {
     let refusing = answering(
         "HTTP/1.1 403 Forbidden\r\nserver: Google Frontend\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     );
-    let said = doctor(&["--url", &at(refusing)], &[]);
+    let said = examine(refusing);
     assert_eq!(said.code, Some(1));
     said.assert(
         "protocol",
@@ -358,7 +350,7 @@ fn nothing_is_concluded_from_answers_that_are_none() {
     let full = answering(
         "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     );
-    let limited = doctor(&["--url", &at(full)], &[]);
+    let limited = examine(full);
     limited.assert("protocol", "sessions", "failure", &["429"]);
     limited.assert("protocol", "stateless", "skipped", &["429"]);
     for said in [&said, &limited] {
@@ -374,13 +366,13 @@ fn nothing_is_concluded_from_answers_that_are_none() {
     let empty = answering(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 36\r\nconnection: close\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}",
     );
-    let said = doctor(&["--url", &at(empty)], &[]);
+    let said = examine(empty);
     said.assert("protocol", "sessions", "failure", &["protocolVersion"]);
     said.assert("protocol", "stateless", "warning", &["supportedVersions"]);
     let error = answering(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 73\r\nconnection: close\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"out of order\"}}",
     );
-    let said = doctor(&["--url", &at(error)], &[]);
+    let said = examine(error);
     said.assert("protocol", "sessions", "failure", &["out of order"]);
     said.assert("protocol", "everything else", "skipped", &["no protocol version works with these credentials, so guards, sessions and streams cannot be checked"]);
 }
@@ -397,7 +389,7 @@ fn a_server_that_answers_everybody_is_told() {
         )
         .into_boxed_str(),
     );
-    let said = doctor(&["--url", &at(answering(head)), "--hold", "1"], &[]);
+    let said = watch(answering(head));
     assert_eq!(said.code, Some(1));
     said.assert(
         "protocol",
@@ -494,7 +486,7 @@ fn messages_that_are_refused_for_their_size_are_told() {
     let server = demo()
         .configured(|c| c.http.limits.body_bytes = 200 * 1024)
         .start();
-    let said = doctor(&["--url", &at(server.address()), "--hold", "1"], &[]);
+    let said = watch(server.address());
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     said.assert(
         "protocol",

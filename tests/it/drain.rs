@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Connection, Stateless};
+use crate::support::{Connection, KillOnDrop, Stateless};
 
 /// `longshore run` with the demo toolset.
 struct Program {
-    child: Child,
+    child: KillOnDrop,
     address: SocketAddr,
     /// Its output after the banner.
     _log: BufReader<ChildStderr>,
@@ -43,7 +43,7 @@ impl Program {
             }
         };
         let program = Self {
-            child,
+            child: KillOnDrop(child),
             address,
             _log: log,
         };
@@ -73,13 +73,6 @@ impl Program {
             thread::sleep(Duration::from_millis(10));
         }
         None
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -4,7 +4,7 @@ use longshore::{App, Definition, Skill, ToolError, View, ViewPermission, tool, t
 use serde_json::{Map, Value, json};
 
 use super::support::{Running, Serve, Session, Stateless};
-use crate::support::Checked as _;
+use crate::support::{Checked as _, assert_contains};
 
 /// Throws a die.
 #[tool(ui = "ui://game/die")]
@@ -144,10 +144,7 @@ fn app_02_app_03_a_tool_with_a_view_answers_clients_without() {
 #[test]
 fn app_01_a_view_that_is_not_there_is_refused_at_the_start() {
     let refused = refusal(App::new().tool(throw));
-    assert!(
-        refused.contains("its view \"ui://game/die\" does not exist"),
-        "{refused}"
-    );
+    assert_contains(&refused, &["its view \"ui://game/die\" does not exist"]);
     let elsewhere = tool_fn(
         Definition::new("t").ui("https://example.com"),
         |_, _: Map<String, Value>| async { Ok::<_, ToolError>(String::new()) },

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use tower::util::MapRequestLayer;
 
 use super::support::{Serve, Stateless};
+use crate::support::assert_contains;
 
 /// Value that a layer takes from a header.
 #[derive(Clone, Debug)]
@@ -524,10 +525,7 @@ async fn an_object_is_state_of_its_own_methods() -> longshore::Result {
     // Functions beside it have no object.
     let error = pages().harness().expect_err("no pages");
     let error = error.to_string();
-    assert!(
-        error.contains("read_page") && error.contains("Pages"),
-        "{error}"
-    );
+    assert_contains(&error, &["read_page", "Pages"]);
     Ok(())
 }
 

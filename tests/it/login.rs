@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::support::{Asked, Serve, Site, Told};
+use crate::support::{Asked, Serve, Site, Told, assert_contains};
 
 #[cfg(feature = "redis")]
 mod shared;
@@ -313,10 +313,7 @@ fn a_login_is_kept_used_got_anew_and_forgotten() {
     world.given.store(7, Ordering::Relaxed);
     let refused = world.run(&["list", &server]);
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        said.contains("log in again with `longshore login`"),
-        "{said}"
-    );
+    assert_contains(&said, &["log in again with `longshore login`"]);
     world.given.store(1, Ordering::Relaxed);
     let old = json!({ "grants": [login] }).to_string();
     std::fs::write(&file, old.replace("access1", "access0")).expect("written");
@@ -611,10 +608,7 @@ fn cli_09_a_scope_that_is_missing_is_named_and_asked_for_by_the_next_login() {
     let refused = world.run(&["call", &server, "write"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success());
-    assert!(
-        said.contains("lacks the scope files:write") && said.contains("`longshore login "),
-        "{said}"
-    );
+    assert_contains(&said, &["lacks the scope files:write", "`longshore login "]);
     // It stays stored over further logins without the option.
     for _ in 0..2 {
         let going = world.begin(&[]);

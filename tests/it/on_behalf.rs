@@ -12,7 +12,7 @@ use longshore::{CallContext, Definition, ToolError, tool_fn};
 use serde_json::{Map, Value, json};
 
 use crate::auth::{CI, bearer, with_keys};
-use crate::support::{Running, Serve, Site, Stateless, Told};
+use crate::support::{Running, Serve, Site, Stateless, Told, assert_contains};
 
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const AUDIENCE: &str = "https://mcp.example.com/mcp";
@@ -346,10 +346,7 @@ fn without_access_tokens_the_setting_is_refused_at_start() {
         .expect("it runs");
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(!checked.status.success());
-    assert!(
-        said.contains("on_behalf_of") && said.contains("auth.oauth"),
-        "{said}"
-    );
+    assert_contains(&said, &["on_behalf_of", "auth.oauth"]);
 }
 
 /// An upstream that tells who calls it, with what.

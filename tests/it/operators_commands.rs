@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use longshore::auth::KeyHash;
 
-use crate::support::longshore;
+use crate::support::{assert_contains, longshore};
 
 /// Runs a command. Returns its output and exit code.
 fn said(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -168,10 +168,7 @@ fn rules_for_what_there_is_not_are_told_at_start() {
     };
     let (code, text) = check("{effect: allow, tools: [delete_*]}");
     assert_eq!(code, Some(1));
-    assert!(
-        text.contains("policy.rules[0].tools") && text.contains("\"delete_*\""),
-        "{text}"
-    );
+    assert_contains(&text, &["policy.rules[0].tools", "\"delete_*\""]);
     let (code, text) = check("{effect: deny, prompts: [nothing]}");
     assert_eq!(code, Some(1));
     assert!(text.contains("policy.rules[0].prompts"), "{text}");
@@ -180,10 +177,7 @@ fn rules_for_what_there_is_not_are_told_at_start() {
     assert!(text.contains("policy.rules[0].requires"), "{text}");
     let (code, text) = check("{effect: deny, resources: [\"verb://{verb}\"]}");
     assert_eq!(code, Some(1));
-    assert!(
-        text.contains("policy.rules[0].resources") && text.contains("is a template"),
-        "{text}"
-    );
+    assert_contains(&text, &["policy.rules[0].resources", "is a template"]);
 }
 
 /// Returns the log up to a line that contains the text.
@@ -235,10 +229,7 @@ fn audiences_that_no_token_can_have_are_told_at_start() {
         ];
         let (code, text) = said(&["config", "check"], &variables);
         assert_eq!(code, Some(1));
-        assert!(
-            text.contains("auth.oauth.audience") && text.contains("`aud`"),
-            "{text}"
-        );
+        assert_contains(&text, &["auth.oauth.audience", "`aud`"]);
     }
 }
 
@@ -254,16 +245,10 @@ fn rules_for_holders_of_keys_that_there_are_not_are_told_at_start() {
         &[("LONGSHORE_CONFIG", file)],
         "no API key has that name, so the rule has no effect until one is added to auth.api_keys",
     );
-    assert!(
-        line.contains("policy.rules[0].principals") && line.contains("key:cl"),
-        "{line}"
-    );
+    assert_contains(&line, &["policy.rules[0].principals", "key:cl"]);
     let line = logged(
         &[("LONGSHORE_CONFIG", file)],
         "the rule does not apply to the API key of that name; write key: in front of it",
     );
-    assert!(
-        line.contains("policy.rules[0].principals") && line.contains("ci"),
-        "{line}"
-    );
+    assert_contains(&line, &["policy.rules[0].principals", "ci"]);
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Asked, Site, Told};
+use crate::support::{Asked, Site, Told, assert_contains};
 
 /// A registry of two pages and one server.
 fn registry() -> Site {
@@ -166,8 +166,5 @@ fn what_cannot_be_had_is_said_with_the_reason() {
         &["registry", "show", "a", "--url", "ftp://a"],
     );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        said.contains("is not the URL of a registry; write one such as"),
-        "{said}"
-    );
+    assert_contains(&said, &["is not the URL of a registry; write one such as"]);
 }

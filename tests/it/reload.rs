@@ -1,15 +1,16 @@
 //! A configuration that changes while the program runs.
 
+use crate::support::{KillOnDrop, assert_contains};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// The program with a configuration file in a folder of its own.
 struct Program {
-    process: Child,
+    process: KillOnDrop,
     log: BufReader<ChildStderr>,
     address: String,
     folder: tempfile::TempDir,
@@ -56,7 +57,7 @@ impl Program {
             .expect("started");
         let log = BufReader::new(process.stderr.take().expect("piped"));
         Self {
-            process,
+            process: KillOnDrop(process),
             log,
             address: String::new(),
             folder,
@@ -134,13 +135,6 @@ impl Program {
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 fn settings(name: &str, key: &str, more: &str) -> String {
     format!("server:\n  name: {name}\nhttp:\n  port: 0\nauth:\n  api_keys: ['me={key}']\n{more}")
 }
@@ -169,10 +163,7 @@ fn what_changes_in_the_file_takes_effect_together_and_what_is_wrong_does_not() {
 
     program.write("server:\n  nmae: three\n");
     let line = program.wait_for("stays in force");
-    assert!(
-        line.contains("did you mean server.name?") && line.contains(":2:3"),
-        "{line}"
-    );
+    assert_contains(&line, &["did you mean server.name?", ":2:3"]);
     let failed = "longshore_config_last_reload_failed";
     assert!(
         program
@@ -521,10 +512,7 @@ fn a_document_whose_absence_stopped_a_reload_is_loaded_when_it_appears() {
     let only = source(path.to_str().expect("UTF-8")).replace("[demo]", "[]");
     program.write(&settings("two", KEY, &only));
     let line = program.wait_for("stays in force");
-    assert!(
-        line.contains("pets.json") && line.contains("LS-CATALOG-03"),
-        "{line}"
-    );
+    assert_contains(&line, &["pets.json", "LS-CATALOG-03"]);
     assert!(program.get("/info", KEY).contains("\"name\":\"one\""));
     fs::write(&path, document("first")).expect("written");
     program.wait_for("is in force");
@@ -778,10 +766,7 @@ fn the_last_key_is_revoked_when_it_is_taken_away() {
     assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 200"));
     program.write("server:\n  name: one\nhttp:\n  port: 0\n");
     let line = program.wait_for("no API key is left");
-    assert!(
-        line.contains("ERROR") && line.contains("auth.api_keys"),
-        "{line}"
-    );
+    assert_contains(&line, &["ERROR", "auth.api_keys"]);
     program.wait_for("is in force");
     for key in [KEY, ""] {
         let answer = program.get("/tools", key);

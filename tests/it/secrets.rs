@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::support::Stateless;
+use crate::support::{KillOnDrop, Stateless};
 
 /// All canaries, by where they were planted.
 const PLANTED: [&str; 26] = [
@@ -213,7 +213,7 @@ fn settings(port: u16, folder: &Path) -> String {
 
 /// The program, and everything that it has printed.
 struct Program {
-    process: Child,
+    process: KillOnDrop,
     printed: Arc<Mutex<String>>,
     address: String,
 }
@@ -271,7 +271,7 @@ impl Program {
             });
         }
         let mut program = Self {
-            process,
+            process: KillOnDrop(process),
             printed,
             address: String::new(),
         };
@@ -312,13 +312,6 @@ impl Program {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -1,16 +1,16 @@
 //! The program over standard input and output.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Conversation, meta, request};
+use crate::support::{Conversation, KillOnDrop, meta, request};
 use crate::upstream::late;
 
 /// The program, as a client starts it.
 struct Program {
-    child: Child,
+    child: KillOnDrop,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     /// Requests, for checking the responses.
@@ -35,7 +35,7 @@ impl Program {
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("is piped"));
         Self {
-            child,
+            child: KillOnDrop(child),
             input,
             output,
             conversation: Conversation::default(),
@@ -94,14 +94,6 @@ impl Program {
     fn assert_ends_well(self) {
         let (status, rest) = self.end();
         assert_eq!((status.code(), &*rest), (Some(0), ""));
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It has ended, unless a test failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

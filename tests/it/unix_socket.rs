@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::Stateless;
+use crate::support::{KillOnDrop, Stateless, assert_contains};
 
 fn program(arguments: &[&str], socket: &Path, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
@@ -25,7 +25,7 @@ fn program(arguments: &[&str], socket: &Path, variables: &[(&str, &str)]) -> Com
 }
 
 struct Served {
-    child: Child,
+    child: KillOnDrop,
     socket: PathBuf,
 }
 
@@ -45,7 +45,7 @@ impl Served {
             let _ = std::io::copy(&mut said, &mut std::io::sink());
         });
         Self {
-            child,
+            child: KillOnDrop(child),
             socket: socket.to_owned(),
         }
     }
@@ -73,13 +73,6 @@ impl Served {
             std::thread::sleep(Duration::from_millis(10));
         }
         None
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -114,10 +107,7 @@ fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
     let second = program(&["run"], &socket, &[]).output().expect("run");
     assert_eq!(second.status.code(), Some(1));
     let said = complaint(&second);
-    assert!(
-        said.contains("longshore.sock") && said.contains("http.unix_socket"),
-        "{said}"
-    );
+    assert_contains(&said, &["longshore.sock", "http.unix_socket"]);
     assert_eq!(server.stop(), Some(0));
     assert!(!socket.exists());
     let sick = program(&["healthcheck"], &socket, &[])
@@ -186,7 +176,7 @@ fn a_signal_before_anything_is_served_ends_it_well() {
         .spawn()
         .expect("started");
     let mut server = Served {
-        child,
+        child: KillOnDrop(child),
         socket: socket.clone(),
     };
     let begun = Instant::now();

@@ -27,6 +27,7 @@ use self::shown::{block, blocks, contents_of, tables};
 use super::config::print;
 use super::output;
 use super::paint::{ColorChoice, Paint};
+use super::run::runtime;
 use super::suggestions::likeness_of;
 use super::{Failure, terminal};
 use crate::app::AppError;
@@ -338,10 +339,7 @@ pub(super) fn offered(
     method: &'static str,
     member: &'static str,
 ) -> Vec<Value> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let Ok(runtime) = runtime else {
+    let Ok(runtime) = runtime() else {
         return Vec::new();
     };
     let Some(client) = connected_silently(&runtime, server) else {
@@ -377,10 +375,7 @@ fn with_client(
         paint: Paint::new(server.color, is_terminal),
         answers,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
+    let runtime = runtime()?;
     let (client, access) = connected(&runtime, server, answers)?;
     let answer = runtime.block_on(async {
         let answer = work(&client, view).await;

@@ -8,7 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::output;
-use super::run::load;
+use super::run::{load, runtime};
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
 use crate::environment::{Environment, Probe};
@@ -87,10 +87,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     );
     output::start_logging(&loaded.config.log, Probe::real())?;
     let lacks_export = warn_of_export(&loaded.config);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
+    let runtime = runtime()?;
     let checked = runtime.block_on(Box::pin(App::new().loaded(loaded).check(args.offline)));
     runtime.shutdown_background();
     let mut checked = checked?;

@@ -5,6 +5,7 @@ use clap::Args;
 use super::Failure;
 use super::config::print;
 use super::output;
+use super::run::runtime;
 use crate::app::AppError;
 use crate::source::{Discovery, discover};
 
@@ -39,10 +40,7 @@ pub(super) fn run(args: DiscoverArgs) -> Result<(), Failure> {
         timeout_seconds: args.timeout.max(1),
         inherit: args.inherit,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
+    let runtime = runtime()?;
     let discovered = runtime.block_on(discover(&discovery)).map_err(|error| {
         Failure::from(AppError::Remote {
             server: program,

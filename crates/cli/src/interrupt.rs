@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 
+use super::run::runtime;
 use super::terminal;
 use crate::app::Signals;
 
@@ -11,10 +12,7 @@ use crate::app::Signals;
 pub(super) fn watch() {
     let (starting, started) = mpsc::channel::<()>();
     let watching = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        if let Ok(runtime) = runtime {
+        if let Ok(runtime) = runtime() {
             runtime.block_on(async {
                 let signals = Signals::listen();
                 drop(starting);

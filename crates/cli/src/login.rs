@@ -16,7 +16,7 @@ use super::Failure;
 use super::client::{clean, find, of_server, url_of};
 use super::config::print;
 use super::output;
-use super::run::{OPENER, load};
+use super::run::{OPENER, load, runtime};
 use super::table::{line, table};
 use crate::app::{AppError, tokens};
 use crate::environment::Probe;
@@ -413,13 +413,6 @@ fn open(program: &std::path::Path, url: &Url) -> std::io::Result<()> {
         .stderr(Stdio::null())
         .spawn()
         .map(drop)
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    Ok(runtime.map_err(AppError::from)?)
 }
 
 #[cfg(all(test, target_os = "linux"))]

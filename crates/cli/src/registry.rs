@@ -12,9 +12,8 @@ use super::Failure;
 use super::client::{clean, of_server, pretty_json};
 use super::config::print;
 use super::output;
-use super::run::trust_ca_of_variable;
+use super::run::{runtime, trust_ca_of_variable};
 use super::table::{line, table};
-use crate::app::AppError;
 use crate::net::with_causes;
 use crate::source::{
     Entry, Preference, REGISTRY, Registry, RegistryError, Server, described, entry,
@@ -78,10 +77,7 @@ pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
     trust_ca_of_variable()?;
     let failed = |error: RegistryError| of_server(&args.url, with_causes(&error));
     let registry = Registry::at(&args.url).map_err(failed)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
+    let runtime = runtime()?;
     match args.command {
         RegistryCommand::Search { text, limit } => {
             let found = runtime

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use clap::Args;
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use super::output::{self, Audience};
@@ -48,6 +49,14 @@ pub(super) fn load(settings: impl Into<Flags>) -> Result<Arc<Loaded>, MainError>
     Ok(Loaded::read(&flags, Probe::real()).map_err(AppError::from)?)
 }
 
+/// The runtime of a command, on this thread.
+pub(super) fn runtime() -> Result<Runtime, MainError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    Ok(runtime.map_err(AppError::from)?)
+}
+
 /// Variable that names a file with CA certificates.
 pub(super) const CA_FILE: &str = "LONGSHORE_CA_FILE";
 
@@ -67,10 +76,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
     *audience = Audience::of_log(Probe::real());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
+    let runtime = runtime()?;
     {
         let _entered = runtime.enter();
         survive_hangups();

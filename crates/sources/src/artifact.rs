@@ -6,7 +6,6 @@ mod sign;
 mod store;
 mod workload;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -359,14 +358,6 @@ fn in_memory(config: &ArtifactConfig, memory_bytes: u64) -> u64 {
     match memory_bytes {
         0 => config.total_bytes,
         memory_bytes => config.total_bytes.min(memory_bytes / 8),
-    }
-}
-
-impl fmt::Debug for Artifacts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Artifacts")
-            .field("above", &self.above)
-            .finish_non_exhaustive()
     }
 }
 

@@ -95,14 +95,13 @@ impl Template {
     ///
     /// Describes the problem and its position.
     pub(super) fn new(
-        source: impl Into<String>,
+        source: &str,
         place: EscapeContext,
         names: Option<&[&str]>,
     ) -> Result<Self, String> {
-        let source = source.into();
         let used = {
             let parsed = ENVIRONMENT
-                .template_from_named_str(place.name(), &source)
+                .template_from_named_str(place.name(), source)
                 .map_err(|e| in_words(&e))?;
             parsed.undeclared_variables(false)
         };
@@ -133,12 +132,12 @@ impl Template {
             }
         }
         Ok(Self {
-            only: only_expression(&source).map(str::to_owned),
+            only: only_expression(source).map(str::to_owned),
             is_literal: !source.contains("{{") && !source.contains("{%") && !source.contains("{#"),
             has_blocks: source.contains("{%"),
             uses_caller: used.contains("caller"),
             place,
-            source,
+            source: source.to_owned(),
         })
     }
 

@@ -9,7 +9,6 @@ use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +20,8 @@ use tokio::time::sleep;
 
 use super::drive::seconds;
 use super::product::Product;
-use crate::drive::{Expected, Measured, Pace, Plan, Sessions, Until, run as drive};
+use crate::drive::{Measured, Pace, Plan, Until, run as drive};
+use crate::measure::median;
 use crate::process::{Server, resident_bytes};
 use crate::target::Target;
 use crate::workload::Workload;
@@ -124,36 +124,27 @@ struct Noticed {
 }
 
 async fn rounds(server: &Server, arguments: &Arguments) -> Result<Noticed, Box<dyn Error>> {
-    let plan = || Plan {
-        target: Target::mcp(server.address()),
-        workload: Workload::CallStateless,
-        http2: false,
+    let until = Until::Elapsed(Duration::from_secs_f64(arguments.seconds));
+    let target = Target::mcp(server.address());
+    let plan = Plan {
         slots: 8,
         pace: Pace::PerSecond(f64::from(arguments.rate)),
-        until: Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
         warm_up: Duration::from_millis(100),
-        sessions: Sessions::Open,
-        expected: Expected::Message,
-        credentials: Arc::default(),
+        ..Plan::new(target, Workload::CallStateless, until)
     };
     let (mut p50, mut p99, mut failures) = (Vec::new(), Vec::new(), 0);
     for _ in 0..arguments.rounds {
-        let measured: Measured = drive(&plan(), None).await?;
+        let measured: Measured = drive(&plan, None).await?;
         let quantile = |q| measured.latency.quantile(q).as_secs_f64() * 1e3;
         p50.push(quantile(0.5));
         p99.push(quantile(0.99));
         failures += measured.failures;
     }
     Ok(Noticed {
-        p50: median(p50),
-        p99: median(p99),
+        p50: median(&p50),
+        p99: median(&p99),
         failures,
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Bad clients on a separate thread, stopped on drop.

@@ -15,7 +15,7 @@ use super::compare::{Contender, Figures, Outcome, report};
 use super::drive::seconds;
 use super::product::{ProductError, launch_with, this_program};
 use super::settings::{ROLE_TOOLS, Setting};
-use crate::drive::{Expected, Pace, Plan, Sessions, Until};
+use crate::drive::{Pace, Plan, Until};
 use crate::process::{pin_this_process, require_taskset};
 use crate::target::Target;
 use crate::workload::Workload;
@@ -173,6 +173,7 @@ async fn compare(
         workload: cost.workload(),
         http2: false,
     };
+    let until = Until::Elapsed(Duration::from_secs_f64(arguments.seconds));
     let mut contenders = Vec::new();
     for side in cost.sides() {
         let setting = clap::ValueEnum::to_possible_value(&side.setting);
@@ -186,16 +187,10 @@ async fn compare(
         contenders.push(Contender {
             name: side.name,
             plan: Plan {
-                target: Target::mcp(server.address()),
-                workload: case.workload,
-                http2: case.http2,
                 slots: cost.connections(),
-                pace: Pace::AsAnswered,
-                until: Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
                 warm_up: super::compare::WARM_UP,
-                sessions: Sessions::Open,
-                expected: Expected::Message,
                 credentials: side.credentials,
+                ..Plan::new(Target::mcp(server.address()), case.workload, until)
             },
             server,
         });

@@ -1,7 +1,6 @@
 //! Drives a running server.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::drive::{Expected, Measured, Pace, Plan, Sessions, Until, run as drive};
@@ -51,30 +50,24 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let connections = arguments
         .connections
         .unwrap_or_else(|| arguments.workload.connections());
-    let plan = Plan {
-        target: arguments.url,
-        workload: arguments.workload,
+    let until = match arguments.requests {
+        Some(count) => Until::Sent(count),
+        None => Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
+    };
+    let mut plan = Plan {
         http2: arguments.http2,
-        slots: if arguments.http2 {
-            arguments.streams
-        } else {
-            connections
+        slots: match arguments.http2 {
+            true => arguments.streams,
+            false => connections,
         },
         pace: arguments.rate.map_or(Pace::AsAnswered, Pace::PerSecond),
-        until: match arguments.requests {
-            Some(count) => Until::Sent(count),
-            None => Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
-        },
         warm_up: Duration::from_secs_f64(arguments.warm_up),
-        sessions: match arguments.expect_bytes {
-            Some(_) => Sessions::Given(Session::default()),
-            None => Sessions::Open,
-        },
-        expected: arguments
-            .expect_bytes
-            .map_or(Expected::Message, Expected::Length),
-        credentials: Arc::default(),
+        ..Plan::new(arguments.url, arguments.workload, until)
     };
+    if let Some(length) = arguments.expect_bytes {
+        plan.sessions = Sessions::Given(Session::default());
+        plan.expected = Expected::Length(length);
+    }
     let measured = drive(&plan, arguments.pid).await?;
     print(&measured);
     match measured.first_failure {

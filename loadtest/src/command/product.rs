@@ -57,21 +57,7 @@ impl Product {
 
     /// Serving the demo toolset; with as many workers as it likes unless told.
     pub(super) fn launch(&self, workers: Option<u32>) -> Result<Launch, ServerError> {
-        Launch::new(&self.program, |port| {
-            let mut arguments = words(&[
-                "run",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                &port.to_string(),
-                "--toolset",
-                "demo",
-            ]);
-            if let Some(workers) = workers {
-                arguments.extend(words(&["--workers", &workers.to_string()]));
-            }
-            arguments
-        })
+        self.launch_run(&["--toolset", "demo"], workers)
     }
 }
 
@@ -82,13 +68,16 @@ impl Product {
         settings: &Path,
         workers: Option<u32>,
     ) -> Result<Launch, ServerError> {
-        let settings = settings.to_string_lossy();
+        self.launch_run(&["--config", &settings.to_string_lossy()], workers)
+    }
+
+    fn launch_run(&self, more: &[&str], workers: Option<u32>) -> Result<Launch, ServerError> {
         Launch::new(&self.program, |port| {
-            let port = port.to_string();
-            let mut arguments = words(&["run", "--config", &settings, "--port", &port]);
-            arguments.extend(words(&["--host", "127.0.0.1"]));
+            let mut arguments = words(&["run", "--host", "127.0.0.1", "--port"]);
+            arguments.push(port.to_string());
+            arguments.extend(words(more));
             if let Some(workers) = workers {
-                arguments.extend(words(&["--workers", &workers.to_string()]));
+                arguments.extend(["--workers".to_owned(), workers.to_string()]);
             }
             arguments
         })

@@ -11,6 +11,7 @@ use longshore::auth::{ApiKeyConfig, Effect, KeyHash, RuleConfig};
 use longshore::limit::ToolLimitConfig;
 use longshore::seal::Secret;
 use longshore::telemetry::MetricsPolicy;
+use serde_json::json;
 
 /// Settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,8 +99,6 @@ impl Setting {
                     let names = (first..first + OWN_TOOLS).map(|number| self.tool_name(number));
                     RuleConfig {
                         groups: vec![format!("role-{role}")],
-                        clients: Vec::new(),
-                        actors: Vec::new(),
                         ..tools(Effect::Allow, names.collect())
                     }
                 });
@@ -146,21 +145,8 @@ fn holder(number: u32) -> ApiKeyConfig {
 
 /// Returns a rule about tools for all callers.
 fn tools(effect: Effect, names: Vec<String>) -> RuleConfig {
-    RuleConfig {
-        name: None,
-        effect,
-        principals: Vec::new(),
-        groups: Vec::new(),
-        clients: Vec::new(),
-        actors: Vec::new(),
-        claims: std::collections::BTreeMap::new(),
-        scopes: Vec::new(),
-        tools: names,
-        resources: Vec::new(),
-        prompts: Vec::new(),
-        access: None,
-        requires: Vec::new(),
-    }
+    let rule = serde_json::from_value(json!({"effect": effect, "tools": names}));
+    rule.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// An issuer's keys at a port of their own, for as long as the process lives.

@@ -5,12 +5,11 @@
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::drive::{rate, seconds};
 use super::product::Product;
-use crate::drive::{Expected, Pace, Plan, Sessions, Until, run as drive};
+use crate::drive::{Pace, Plan, Until, run as drive};
 use crate::measure::Spread;
 use crate::process::{Server, ThreadTime, thread_times};
 use crate::target::Target;
@@ -71,17 +70,12 @@ async fn round(
     connections: u32,
     arguments: &Arguments,
 ) -> Result<Vec<Duration>, Box<dyn Error>> {
+    let target = Target::mcp(server.address());
+    let until = Until::Elapsed(Duration::from_secs_f64(arguments.seconds));
     let plan = Plan {
-        target: Target::mcp(server.address()),
-        workload: Workload::Call,
-        http2: false,
         slots: connections,
         pace: Pace::PerSecond(arguments.rate),
-        until: Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
-        warm_up: Duration::from_millis(10),
-        sessions: Sessions::Open,
-        expected: Expected::Message,
-        credentials: Arc::default(),
+        ..Plan::new(target, Workload::Call, until)
     };
     let before = workers(server)?;
     let measured = drive(&plan, None).await?;

@@ -58,6 +58,21 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// A plan over HTTP/1.1 that sends each request when the previous one is answered.
+    pub(crate) fn new(target: Target, workload: Workload, until: Until) -> Self {
+        Self {
+            target,
+            workload,
+            http2: false,
+            slots: workload.connections(),
+            pace: Pace::AsAnswered,
+            until,
+            warm_up: Duration::from_millis(10),
+            sessions: Sessions::Open,
+            expected: Expected::Message,
+            credentials: Arc::default(),
+        }
+    }
     /// Returns a slot's request with its credential.
     fn of(&self, number: u32, mut post: Post) -> Post {
         let places = self.credentials.len().max(1);
@@ -66,6 +81,13 @@ impl Plan {
             post.headers.push(("authorization", value));
         }
         post
+    }
+
+    async fn connect(&self) -> Result<Option<Multiplexed>, WireError> {
+        match self.http2 {
+            true => Ok(Some(Multiplexed::open(self.target.address).await?)),
+            false => Ok(None),
+        }
     }
 }
 
@@ -163,11 +185,7 @@ pub(crate) enum DriveError {
 
 /// Drives a server as planned. With `server`, a process number, its processor time is measured too.
 pub(crate) async fn run(plan: &Plan, server: Option<u32>) -> Result<Measured, DriveError> {
-    let shared = if plan.http2 {
-        Some(Multiplexed::open(plan.target.address).await?)
-    } else {
-        None
-    };
+    let shared = plan.connect().await?;
     let slots = timeout(SETUP_WITHIN, open(plan, shared.as_ref()))
         .await
         .map_err(|_| DriveError::SetupTooSlow)??;
@@ -225,11 +243,7 @@ pub(crate) struct Probe {
 
 /// Sends the request of a plan once, and checks the answer.
 pub(crate) async fn probe(plan: &Plan) -> Result<Probe, DriveError> {
-    let shared = if plan.http2 {
-        Some(Multiplexed::open(plan.target.address).await?)
-    } else {
-        None
-    };
+    let shared = plan.connect().await?;
     let once = async { Slot::open(plan, 0, shared.as_ref()).await?.probe().await };
     timeout(SETUP_WITHIN, once)
         .await

@@ -135,16 +135,8 @@ async fn respond(
 
 fn plan(target: Target, workload: Workload) -> Plan {
     Plan {
-        target,
-        workload,
-        http2: false,
         slots: 4,
-        pace: Pace::AsAnswered,
-        until: Until::Sent(40),
-        warm_up: Duration::from_millis(10),
-        sessions: Sessions::Open,
-        expected: Expected::Message,
-        credentials: Arc::default(),
+        ..Plan::new(target, workload, Until::Sent(40))
     }
 }
 

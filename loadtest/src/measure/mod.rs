@@ -4,4 +4,4 @@ mod histogram;
 mod summary;
 
 pub(crate) use histogram::Histogram;
-pub(crate) use summary::{Spread, ratios};
+pub(crate) use summary::{Spread, median, ratios};

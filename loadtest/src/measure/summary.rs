@@ -35,6 +35,11 @@ impl Spread {
     }
 }
 
+/// Returns the median, or NaN if there is none.
+pub(crate) fn median(figures: &[f64]) -> f64 {
+    Spread::of(figures.iter().copied()).map_or(f64::NAN, |spread| spread.median)
+}
+
 impl fmt::Display for Spread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places = out.precision().unwrap_or(3);

@@ -4,7 +4,7 @@ use longshore::source::{SourceConfig, UpstreamConfig};
 use longshore::{Definition, ToolError, tool, tool_fn};
 use serde_json::{Map, Value, json};
 
-use crate::support::{Response, Running, Serve};
+use crate::support::{Response, Running, Serve, assert_contains};
 
 /// A typed tool of the simplest form.
 #[tool]
@@ -164,10 +164,7 @@ fn a_member_that_appears_twice_has_the_call_refused_before_anybody_reads_it() {
     let refused = audit.lines().filter(|line| line.contains("\"refused\""));
     let mut count = 0;
     for line in refused {
-        assert!(
-            line.contains("omitted_bytes") && line.contains("\"reason\":\"arguments\""),
-            "{line}"
-        );
+        assert_contains(&line, &["omitted_bytes", "\"reason\":\"arguments\""]);
         count += 1;
     }
     assert_eq!(count, 4 * CASES.len());

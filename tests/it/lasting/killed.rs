@@ -2,19 +2,19 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Connection, RedisServer, Stateless, longshore, request};
+use crate::support::{Connection, KillOnDrop, RedisServer, Stateless, longshore, request};
 
 /// Timeout of a call or task whose replica must respond.
 const CALL: Duration = Duration::from_secs(60);
 const TASK: Duration = Duration::from_secs(90);
 
 struct Replica {
-    child: Child,
+    child: KillOnDrop,
     address: SocketAddr,
 }
 
@@ -54,18 +54,14 @@ impl Replica {
             }
         };
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Self { child, address }
+        Self {
+            child: KillOnDrop(child),
+            address,
+        }
     }
 
     fn connect(&self) -> Connection {
         Connection::new(TcpStream::connect(self.address).expect("it listens"))
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{announcing, changed, id_of, open, resume, updated};
-use crate::support::{Connection, Serve};
+use crate::support::{Connection, Serve, assert_contains};
 
 #[test]
 fn lh_14_lh_16_a_stream_begins_with_an_id_for_clients_that_know_of_that() {
@@ -93,10 +93,7 @@ fn what_can_be_subscribed_to_is_bounded_and_has_a_scheme() {
         subscribe(json!({"uri": format!("x://{n}")})).result();
     }
     let message = subscribe(json!({"uri": "x://3"})).error(200, -32602, "1");
-    assert!(
-        message.contains("server.streams.subscriptions"),
-        "{message}"
-    );
+    assert_contains(&message, &["server.streams.subscriptions"]);
     // An existing subscription takes no further room.
     subscribe(json!({"uri": "x://2"})).result();
     for wrong in [
@@ -147,10 +144,7 @@ fn there_are_so_many_streams_and_no_more_whoever_has_them() {
         })
     };
     let body = refused().expect("a refusal");
-    assert!(
-        body.contains("\"setting\":\"server.streams.total\""),
-        "{body}"
-    );
+    assert_contains(&body, &["\"setting\":\"server.streams.total\""]);
     drop(one);
     super::becomes(|| refused().is_none());
 }

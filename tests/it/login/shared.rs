@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,15 @@ use longshore::source::TokenStore;
 use serde_json::{Value, json};
 
 use super::World;
-use crate::support::{RedisServer, Running, Serve, Stateless, free_port};
+use crate::support::{
+    KillOnDrop, RedisServer, Running, Serve, Stateless, assert_contains, free_port,
+};
 
 const KEY: &str = "a key that all of these replicas have and nobody else";
 
 /// A replica that is a process of its own, and says everything that it can say.
 struct Program {
-    process: Child,
+    process: KillOnDrop,
     log: std::path::PathBuf,
     address: String,
 }
@@ -44,7 +46,7 @@ impl Program {
             .spawn()
             .expect("runs");
         let program = Self {
-            process,
+            process: KillOnDrop(process),
             log,
             address: format!("127.0.0.1:{port}"),
         };
@@ -64,13 +66,6 @@ impl Program {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         answer
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -189,10 +184,7 @@ fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody
     until(|| (call(&one)["isError"] == true).then_some(()));
     let listed = world.run(&["list", "up", "--config", &file]);
     let said = String::from_utf8(listed.stderr).expect("UTF-8");
-    assert!(
-        said.contains("no user has logged in; run `longshore login`"),
-        "{said}"
-    );
+    assert_contains(&said, &["no user has logged in; run `longshore login`"]);
     assert_eq!(
         redis.say(&["EVAL", "return #redis.call('KEYS', '*oauth:grants:*')", "0"]),
         ["0"]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use longshore::state::{Redis, State, StateConfig, StateError, StateTlsConfig};
 
 use super::contract;
-use crate::support::{RedisServer, free_port};
+use crate::support::{RedisServer, assert_contains, free_port};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -175,8 +175,5 @@ fn certificates_without_tls_are_a_mistake() {
         ..StateConfig::default()
     };
     let said = Redis::new(&config).expect_err("no TLS").to_string();
-    assert!(
-        said.contains("state.tls") && said.contains("rediss://"),
-        "{said}"
-    );
+    assert_contains(&said, &["state.tls", "rediss://"]);
 }

@@ -1,13 +1,15 @@
 //! The official reference servers, if variables say how to start them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::KillOnDrop;
+
 /// A server that runs until it is dropped.
 pub(crate) struct Reference {
-    child: Child,
+    child: KillOnDrop,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     next: u64,
@@ -25,7 +27,7 @@ impl Reference {
         let input = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut reference = Self {
-            child,
+            child: KillOnDrop(child),
             input,
             output,
             next: 0,
@@ -58,12 +60,5 @@ impl Reference {
     /// The result of a call.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
-    }
-}
-
-impl Drop for Reference {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -68,16 +68,26 @@ fn failure(server: &Running, tool: &str, arguments: Value) -> String {
         .to_owned()
 }
 
+/// Result of a query of the only database that has `read_query`.
+fn read(server: &Running, query: &str) -> Value {
+    rows(server, "read_query", json!({ "query": query }))
+}
+
+fn read_failure(server: &Running, query: &str) -> String {
+    failure(server, "read_query", json!({ "query": query }))
+}
+
+fn sql(settings: Value) -> Running {
+    serve("sql", json!({ "sql": settings }))
+}
+
 #[test]
 fn a_file_is_asked_what_configuration_and_models_want_to_know() {
     let (_folder, path) = file();
-    let server = serve(
-        "sql",
-        json!({"sql": {
-            "databases": [{"name": "shop", "sqlite": path, "read_query": true}],
-            "queries": queries(),
-        }}),
-    );
+    let server = sql(json!({
+        "databases": [{"name": "shop", "sqlite": path, "read_query": true}],
+        "queries": queries(),
+    }));
     assert_eq!(
         names(&server),
         [
@@ -121,68 +131,40 @@ fn a_file_is_asked_what_configuration_and_models_want_to_know() {
     );
     assert_eq!(wrong["isError"], true);
     assert_eq!(
-        rows(
-            &server,
-            "read_query",
-            json!({"query": "SELECT count(*) AS n FROM orders;"})
-        ),
+        read(&server, "SELECT count(*) AS n FROM orders;"),
         json!([{"n": 3}])
     );
-    let said = failure(
-        &server,
-        "read_query",
-        json!({"query": "DELETE FROM orders"}),
-    );
+    let said = read_failure(&server, "DELETE FROM orders");
     assert!(
         said.contains("may not be asked here") || said.contains("only queries that read"),
         "{said}"
     );
-    let said = failure(
-        &server,
-        "read_query",
-        json!({"query": "SELECT 1; SELECT 2"}),
-    );
+    let said = read_failure(&server, "SELECT 1; SELECT 2");
     assert!(said.contains("several statements"), "{said}");
-    let said = failure(
-        &server,
-        "read_query",
-        json!({"query": format!("SELECT '{}'", "x".repeat(70_000))}),
-    );
+    let said = read_failure(&server, &format!("SELECT '{}'", "x".repeat(70_000)));
     assert!(said.contains("more than 65536 bytes"), "{said}");
 }
 
 #[test]
 fn only_what_is_configured_is_offered() {
     let (_folder, path) = file();
-    let plain = serve(
-        "sql",
-        json!({"sql": {"databases": [{"name": "shop", "sqlite": path}]}}),
-    );
+    let plain = sql(json!({"databases": [{"name": "shop", "sqlite": path}]}));
     assert_eq!(names(&plain), ["describe_table", "list_tables"]);
     let (_other_folder, other) = file();
-    let two = serve(
-        "sql",
-        json!({"sql": {
-            "inspection": true,
-            "databases": [{"name": "shop", "sqlite": path}, {"name": "old", "sqlite": other, "read_query": true}],
-        }}),
-    );
+    let two = sql(json!({
+        "inspection": true,
+        "databases": [{"name": "shop", "sqlite": path}, {"name": "old", "sqlite": other, "read_query": true}],
+    }));
     assert_eq!(names(&two), ["describe_table", "list_tables", "read_query"]);
     let found = rows(&two, "list_tables", json!({"database": "old"}));
     assert_eq!(found.as_array().map(Vec::len), Some(2));
     let wrong = call(&two, "list_tables", json!({"database": "none"}));
     assert_eq!(wrong["isError"], true);
     // With a single database there is no choice.
-    assert_eq!(
-        rows(&two, "read_query", json!({"query": "SELECT 1 AS a"})),
-        json!([{"a": 1}])
-    );
-    let bare = serve(
-        "sql",
-        json!({"sql": {
-            "inspection": false, "databases": [{"name": "shop", "sqlite": path}], "queries": queries(),
-        }}),
-    );
+    assert_eq!(read(&two, "SELECT 1 AS a"), json!([{"a": 1}]));
+    let bare = sql(json!({
+        "inspection": false, "databases": [{"name": "shop", "sqlite": path}], "queries": queries(),
+    }));
     assert_eq!(names(&bare), ["orders_of_customer"]);
 }
 
@@ -201,12 +183,9 @@ fn a_query_that_writes_needs_leave_twice() {
         }}),
     );
     assert!(told.contains("builtin.sql.queries[0].write"), "{told}");
-    let server = serve(
-        "sql",
-        json!({"sql": {
-            "databases": [{"name": "shop", "sqlite": path, "writable": true, "read_query": true}], "queries": [query],
-        }}),
-    );
+    let server = sql(json!({
+        "databases": [{"name": "shop", "sqlite": path, "writable": true, "read_query": true}], "queries": [query],
+    }));
     let result = call(
         &server,
         "rename",
@@ -214,18 +193,10 @@ fn a_query_that_writes_needs_leave_twice() {
     );
     assert_eq!(result["structuredContent"], json!({"changed": 1}));
     assert_eq!(
-        rows(
-            &server,
-            "read_query",
-            json!({"query": "SELECT name FROM customers WHERE id = 2"})
-        ),
+        read(&server, "SELECT name FROM customers WHERE id = 2"),
         json!([{"name": "'; DROP TABLE orders"}])
     );
-    failure(
-        &server,
-        "read_query",
-        json!({"query": "UPDATE customers SET name = ''"}),
-    );
+    read_failure(&server, "UPDATE customers SET name = ''");
 }
 
 #[test]
@@ -480,38 +451,39 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
              CREATE FUNCTION sly() RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM orders; RETURN 1; END $$;"
         ))
         .expect("prepared");
-    let server = serve(
-        "sql",
-        json!({"sql": {
-            "databases": [
-                {"name": "free", "postgres": postgres.url("writer"), "read_query": true, "writable": true},
-                {"name": "owned", "postgres": postgres.url("owner"), "read_query": true},
-            ],
-            "limits": {"timeout_seconds": 2, "rows": 100, "result_bytes": 10_000},
-            "queries": [
-                {
-                    "name": "orders_of_customer", "database": "free",
-                    "arguments": {"customer": {"type": "integer"}, "least": {"type": "number", "default": 0}},
-                    "sql": "SELECT id, total FROM orders WHERE customer = :customer AND total >= :least ORDER BY id",
-                },
-                {
-                    "name": "some_orders", "database": "free", "arguments": {"ids": {"type": "array", "items": "integer"}},
-                    "sql": "SELECT id FROM orders WHERE id = ANY(:ids::int[]) ORDER BY id",
-                },
-                {
-                    "name": "rename", "database": "free", "write": true,
-                    "arguments": {"id": {"type": "integer"}, "name": {}},
-                    "sql": "UPDATE customers SET name = :name WHERE id = :id",
-                },
-            ],
-        }}),
-    );
+    let server = sql(json!({
+        "databases": [
+            {"name": "free", "postgres": postgres.url("writer"), "read_query": true, "writable": true},
+            {"name": "owned", "postgres": postgres.url("owner"), "read_query": true},
+        ],
+        "limits": {"timeout_seconds": 2, "rows": 100, "result_bytes": 10_000},
+        "queries": [
+            {
+                "name": "orders_of_customer", "database": "free",
+                "arguments": {"customer": {"type": "integer"}, "least": {"type": "number", "default": 0}},
+                "sql": "SELECT id, total FROM orders WHERE customer = :customer AND total >= :least ORDER BY id",
+            },
+            {
+                "name": "some_orders", "database": "free", "arguments": {"ids": {"type": "array", "items": "integer"}},
+                "sql": "SELECT id FROM orders WHERE id = ANY(:ids::int[]) ORDER BY id",
+            },
+            {
+                "name": "rename", "database": "free", "write": true,
+                "arguments": {"id": {"type": "integer"}, "name": {}},
+                "sql": "UPDATE customers SET name = :name WHERE id = :id",
+            },
+        ],
+    }));
     let free = |query: &str| {
         call(
             &server,
             "read_query",
             json!({"database": "free", "query": query}),
         )
+    };
+    let refused = |database: &str, query: &str| {
+        let arguments = json!({"database": database, "query": query});
+        failure(&server, "read_query", arguments)
     };
     let found = |query: &str| {
         let result = free(query);
@@ -646,18 +618,10 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
     found("SELECT set_config('search_path', 'pg_catalog', false)");
     assert_eq!(found("SELECT count(*) AS n FROM orders"), json!([{"n": 3}]));
 
-    let said = failure(
-        &server,
-        "read_query",
-        json!({"database": "free", "query": "SELECT pg_sleep(60)"}),
-    );
+    let said = refused("free", "SELECT pg_sleep(60)");
     assert!(said.contains("more than 2 s"), "{said}");
     let endless = "SELECT count(*) FROM generate_series(1, 1000000000000)";
-    let said = failure(
-        &server,
-        "read_query",
-        json!({"database": "free", "query": endless}),
-    );
+    let said = refused("free", endless);
     assert!(said.contains("more than 2 s"), "{said}");
     let result = free("SELECT n FROM generate_series(1, 1000) AS n");
     assert_eq!(result["structuredContent"]["truncated"], true, "{result}");
@@ -672,11 +636,7 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
         "{result}"
     );
 
-    let said = failure(
-        &server,
-        "read_query",
-        json!({"database": "owned", "query": "SELECT 1"}),
-    );
+    let said = refused("owned", "SELECT 1");
     assert!(said.contains("superuser"), "{said}");
 
     // A connection that was lost is made again.
@@ -688,11 +648,7 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
 
     // So it is when the whole server was gone meanwhile.
     postgres.die();
-    let said = failure(
-        &server,
-        "read_query",
-        json!({"database": "free", "query": "SELECT 1"}),
-    );
+    let said = refused("free", "SELECT 1");
     assert!(!said.contains(&postgres.port.to_string()), "{said}");
     assert!(postgres.live_again(), "the server starts again");
     let alive = (0..20).any(|_| free("SELECT 1 AS a")["isError"] != true);
@@ -706,10 +662,7 @@ fn a_server_that_is_not_there_is_told_without_saying_where_it_is() {
     let port = socket.local_addr().expect("an address").port();
     drop(socket);
     let url = format!("postgres://me:hunter2@127.0.0.1:{port}/shop");
-    let server = serve(
-        "sql",
-        json!({"sql": {"databases": [{"name": "shop", "postgres": url}]}}),
-    );
+    let server = sql(json!({"databases": [{"name": "shop", "postgres": url}]}));
     let said = failure(&server, "list_tables", json!({}));
     assert_eq!(said, "the database shop cannot be used at the moment");
 }
@@ -731,18 +684,15 @@ fn a_postgresql_server_is_asked_about_types_and_tables_of_all_kinds() {
              CREATE SCHEMA closed; CREATE TABLE closed.t (a int); GRANT SELECT ON closed.t TO reader;",
         )
         .expect("prepared");
-    let server = serve(
-        "sql",
-        json!({"sql": {
-            "databases": [{"name": "main", "postgres": postgres.url("reader"), "read_query": true}],
-            "limits": {"timeout_seconds": 3, "result_bytes": 10_000},
-            "queries": [{
-                "name": "numbers", "arguments": {"n": {"type": "array", "items": "integer"}},
-                "sql": "SELECT :n::numbers AS n",
-            }],
-        }}),
-    );
-    let found = |query: &str| rows(&server, "read_query", json!({"query": query}));
+    let server = sql(json!({
+        "databases": [{"name": "main", "postgres": postgres.url("reader"), "read_query": true}],
+        "limits": {"timeout_seconds": 3, "result_bytes": 10_000},
+        "queries": [{
+            "name": "numbers", "arguments": {"n": {"type": "array", "items": "integer"}},
+            "sql": "SELECT :n::numbers AS n",
+        }],
+    }));
+    let found = |query: &str| read(&server, query);
     // The library looks up each of these types on the connection that the previous query has used.
     assert_eq!(found("SELECT m FROM felt"), json!([{"m": "glad"}]));
     assert_eq!(found("SELECT s FROM seen"), json!([{"s": ["red"]}]));
@@ -771,6 +721,6 @@ fn a_postgresql_server_is_asked_about_types_and_tables_of_all_kinds() {
         json!({"rows": [], "truncated": true}),
         "{result}"
     );
-    let said = failure(&server, "read_query", json!({"query": "SELECT $1"}));
+    let said = read_failure(&server, "SELECT $1");
     assert!(said.contains("has no value"), "{said}");
 }

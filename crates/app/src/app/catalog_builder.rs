@@ -2,7 +2,6 @@
 //! server or a mounted source have.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -358,11 +357,5 @@ impl CatalogBuilder {
     /// Locks the served state.
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for CatalogBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CatalogBuilder").finish_non_exhaustive()
     }
 }

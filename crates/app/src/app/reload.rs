@@ -3,7 +3,6 @@
 mod start_check;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,14 +81,6 @@ async fn refreshed(refreshing: &mut Option<Refreshing>) -> RefreshedSources {
     match refreshing {
         Some((_, loading)) => loading.await,
         None => std::future::pending().await,
-    }
-}
-
-impl fmt::Debug for Reloader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reloader")
-            .field("file", &self.current.file)
-            .finish_non_exhaustive()
     }
 }
 

@@ -32,34 +32,52 @@ impl Loaded {
     /// Every setting with its value and where that comes from, in the order of the reference.
     pub fn explain(&self) -> Vec<ResolvedSetting> {
         let mut effective = Vec::new();
-        let values = serde_json::to_value(&self.config).unwrap_or_default();
-        if let Value::Object(values) = &values {
-            self.collect(values, &mut Vec::new(), &mut effective);
-        }
+        self.each_value(&mut |path, value| {
+            let origin = self.origin_at(path);
+            let reload = schema::setting(path).map(|setting| setting.reload);
+            effective.push(ResolvedSetting {
+                setting: path.join("."),
+                value: shown(
+                    value,
+                    self.tree.get(path),
+                    path.last().is_some_and(|name| is_command_line(name)),
+                ),
+                from: origin.describe(self.file.as_deref()),
+                reload: reload.unwrap_or_default(),
+                origin,
+            });
+        });
         effective
     }
 
     /// Every setting with its value, as it is serialized: without masks but those of secrets.
     pub(super) fn values(&self) -> BTreeMap<Vec<String>, Value> {
-        fn collect(
+        let mut all = BTreeMap::new();
+        self.each_value(&mut |path, value| {
+            all.insert(path.to_vec(), value.clone());
+        });
+        all
+    }
+
+    /// Passes each setting and its value to a function, in the order of the reference.
+    fn each_value(&self, on: &mut dyn FnMut(&[String], &Value)) {
+        fn walk(
             values: &Map<String, Value>,
             path: &mut Vec<String>,
-            all: &mut BTreeMap<Vec<String>, Value>,
+            on: &mut dyn FnMut(&[String], &Value),
         ) {
             for (name, value) in values {
                 path.push(name.clone());
                 match value {
-                    Value::Object(inner) if !inner.is_empty() => collect(inner, path, all),
-                    value => drop(all.insert(path.clone(), value.clone())),
+                    Value::Object(inner) if !inner.is_empty() => walk(inner, path, on),
+                    value => on(path, value),
                 }
                 path.pop();
             }
         }
-        let mut all = BTreeMap::new();
         if let Ok(Value::Object(values)) = serde_json::to_value(&self.config) {
-            collect(&values, &mut Vec::new(), &mut all);
+            walk(&values, &mut Vec::new(), on);
         }
-        all
     }
 
     /// Returns the origin of a setting's value.
@@ -80,32 +98,6 @@ impl Loaded {
             member.map(|_| node.origin.clone())
         });
         written.unwrap_or(Origin::Default)
-    }
-
-    fn collect(
-        &self,
-        values: &Map<String, Value>,
-        path: &mut Vec<String>,
-        effective: &mut Vec<ResolvedSetting>,
-    ) {
-        for (name, value) in values {
-            path.push(name.clone());
-            match value {
-                Value::Object(inner) if !inner.is_empty() => self.collect(inner, path, effective),
-                value => {
-                    let origin = self.origin_at(path);
-                    let reload = schema::setting(path).map(|setting| setting.reload);
-                    effective.push(ResolvedSetting {
-                        setting: path.join("."),
-                        value: shown(value, self.tree.get(path), is_command_line(name)),
-                        from: origin.describe(self.file.as_deref()),
-                        reload: reload.unwrap_or_default(),
-                        origin,
-                    });
-                }
-            }
-            path.pop();
-        }
     }
 }
 

@@ -368,12 +368,7 @@ impl<'a> Walk<'a> {
         };
         add(schema);
         for form in ["oneOf", "anyOf", "allOf"] {
-            for alternative in schema
-                .get(form)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
+            for alternative in schema[form].as_array().into_iter().flatten() {
                 add(self.resolve(alternative));
             }
         }
@@ -381,43 +376,24 @@ impl<'a> Walk<'a> {
     }
 
     fn choices(&self, schema: &'a Value) -> Vec<(String, String)> {
-        let as_text = |value: &Value| value.as_str().map(str::to_owned);
+        let names = |schema: &'a Value| {
+            let names = schema["enum"].as_array().into_iter().flatten();
+            names.filter_map(|name| Some((name.as_str()?.to_owned(), String::new())))
+        };
         let mut choices = Vec::new();
-        for choice in schema
-            .get("oneOf")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            if let Some(name) = choice.get("const").and_then(as_text) {
-                choices.push((name, text(choice, "description").to_owned()));
+        for choice in schema["oneOf"].as_array().into_iter().flatten() {
+            if let Some(name) = choice["const"].as_str() {
+                choices.push((name.to_owned(), text(choice, "description").to_owned()));
             }
-            let names = choice.get("enum").and_then(Value::as_array);
-            choices.extend(
-                names
-                    .into_iter()
-                    .flatten()
-                    .filter_map(as_text)
-                    .map(|name| (name, String::new())),
-            );
+            choices.extend(names(choice));
         }
-        let names = schema.get("enum").and_then(Value::as_array);
-        choices.extend(
-            names
-                .into_iter()
-                .flatten()
-                .filter_map(as_text)
-                .map(|name| (name, String::new())),
-        );
+        choices.extend(names(schema));
         choices
     }
 }
 
 fn text<'a>(schema: &'a Value, member: &str) -> &'a str {
-    schema
-        .get(member)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    schema[member].as_str().unwrap_or_default()
 }
 
 fn is_null(schema: &Value) -> bool {

@@ -14,7 +14,7 @@ use url::{Host, Url};
 use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
 use crate::cli::login::{self, TokenLocation};
-use crate::cli::run::{load, trust_ca_of_variable};
+use crate::cli::run::{load, runtime, trust_ca_of_variable};
 use crate::cli::suggestions::likeness_of;
 use crate::cli::{output, terminal};
 use crate::environment::Probe;
@@ -369,10 +369,7 @@ impl Access {
         let Some(url) = self.url() else {
             return Vec::new();
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let known = runtime.map(|runtime| runtime.block_on(logins(&self.tokens)));
+        let known = runtime().map(|runtime| runtime.block_on(logins(&self.tokens)));
         let Ok(Ok(known)) = known else {
             return Vec::new();
         };

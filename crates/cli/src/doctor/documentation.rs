@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::report::{Finding, Report};
+use super::report::{Check, Finding, Report};
 use crate::app::{App, AppError};
 use crate::harness::Harness;
 use crate::net;
@@ -29,7 +29,8 @@ pub(super) async fn examine(loaded: Arc<Loaded>, report: &mut Report) {
         Err(error) => {
             let error = crate::app::MainError::from(error).to_string();
             report.add(
-                Finding::failure("configuration", "server", error)
+                Check("configuration", "server")
+                    .failure(error)
                     .advise("run `longshore config check` after the correction"),
             );
             return;
@@ -37,7 +38,8 @@ pub(super) async fn examine(loaded: Arc<Loaded>, report: &mut Report) {
     };
     for refused in server.refused() {
         report.add(
-            Finding::failure("configuration", "sources", refused)
+            Check("configuration", "sources")
+                .failure(refused)
                 .advise("correct the named items; the others are served"),
         );
     }
@@ -102,16 +104,16 @@ fn described(kind: &'static str, entries: &[Value]) -> Finding {
         ));
     }
     if problems.is_empty() {
-        return Finding::ok(AREA, kind, format!("all {} are described", entries.len()));
+        return Check(AREA, kind).ok(format!("all {} are described", entries.len()));
     }
-    Finding::warning(AREA, kind, problems.join("; ")).advise(
+    Check(AREA, kind).warning(problems.join("; ")).advise(
         "describe what the tool does, when to use it and what it returns: `description` in the configuration, the doc comment of a function, `summary` in an OpenAPI document",
     )
 }
 
 /// Checks that each parameter of each tool is described.
 fn parameters(tools: &[Value]) -> Finding {
-    const CHECK: &str = "parameters";
+    const CHECK: Check<'_> = Check(AREA, "parameters");
     let mut bare = Vec::new();
     let mut all = 0;
     for tool in tools {
@@ -127,19 +129,15 @@ fn parameters(tools: &[Value]) -> Finding {
         }
     }
     if bare.is_empty() {
-        return Finding::ok(AREA, CHECK, format!("all {all} are described"));
+        return CHECK.ok(format!("all {all} are described"));
     }
-    Finding::warning(
-        AREA,
-        CHECK,
-        format!("{} of {all} without a description: {}", bare.len(), named(&bare)),
-    )
+    CHECK.warning(format!("{} of {all} without a description: {}", bare.len(), named(&bare)))
     .advise("describe the meaning, the unit and an example of each: `arguments.<name>.description`, or a doc comment on the parameter")
 }
 
 /// Checks the size of the tool list, which is part of every conversation.
 fn listing(tools: &[Value]) -> Finding {
-    const CHECK: &str = "listing";
+    const CHECK: Check<'_> = Check(AREA, "listing");
     let sizes = tools.iter().map(|tool| tool.to_string().len());
     let bytes: usize = sizes.clone().sum::<usize>() + tools.len();
     let tokens = bytes / BYTES_A_TOKEN;
@@ -148,7 +146,7 @@ fn listing(tools: &[Value]) -> Finding {
         tools.len()
     );
     if tokens <= TOKENS_MAX && tools.len() <= TOOLS_MAX {
-        return Finding::ok(AREA, CHECK, seen);
+        return CHECK.ok(seen);
     }
     let mut heaviest: Vec<_> = sizes.zip(tools).collect();
     heaviest.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
@@ -157,18 +155,14 @@ fn listing(tools: &[Value]) -> Finding {
         .take(3)
         .map(|(size, tool)| format!("{} ({size} bytes)", name(tool)))
         .collect();
-    Finding::warning(
-        AREA,
-        CHECK,
-        format!("{seen}; the largest are {}", heaviest.join(", ")),
-    )
+    CHECK.warning(format!("{seen}; the largest are {}", heaviest.join(", ")))
     .advise("offer fewer tools: upstreams.<name>.tools, sources.openapi.include, or rules under policy that hide tools from callers who do not need them")
 }
 
 /// Checks names and schemas of tools against the rules that all common model APIs share. Many clients pass them on
 /// unchanged, and an API rejects the whole request because of one tool.
 fn model_apis(tools: &[Value]) -> Finding {
-    const CHECK: &str = "model APIs";
+    const CHECK: Check<'_> = Check(AREA, "model APIs");
     let (mut names, mut parameters, mut combined) = (Vec::new(), Vec::new(), Vec::new());
     for tool in tools {
         let tool_name = name(tool);
@@ -198,13 +192,9 @@ fn model_apis(tools: &[Value]) -> Finding {
     .map(|(problem, which)| format!("{problem}: {}", named(&which)))
     .collect();
     if problems.is_empty() {
-        return Finding::ok(AREA, CHECK, format!("all {} are accepted", tools.len()));
+        return CHECK.ok(format!("all {} are accepted", tools.len()));
     }
-    Finding::warning(
-        AREA,
-        CHECK,
-        format!("some model APIs reject {}", problems.join("; ")),
-    )
+    CHECK.warning(format!("some model APIs reject {}", problems.join("; ")))
     .advise("use at most 64 letters, digits, `_` and `-` in names (in names of parameters also `.`), begin those of tools with a letter or `_`, and use properties instead of alternatives at the root of a schema")
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::report::{Finding, Report};
+use super::report::{Check, Finding, Report};
 use crate::cli::healthcheck;
 use crate::environment::{Probe, unix_seconds};
 use crate::seal::KeyRing;
@@ -73,66 +73,59 @@ fn settings(loaded: &Loaded) -> Finding {
         .file
         .as_deref()
         .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
-    Finding::ok(
-        "configuration",
-        "settings",
-        format!(
-            "valid: {file}, {set} settings differ from their defaults; {}",
-            loaded.environment.summary()
-        ),
-    )
+    Check("configuration", "settings").ok(format!(
+        "valid: {file}, {set} settings differ from their defaults; {}",
+        loaded.environment.summary()
+    ))
 }
 
 fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
     if address.port() == 0 {
-        return Finding::ok(AREA, check, "any free port");
+        return Check(AREA, check).ok("any free port");
     }
     let error = match TcpListener::bind(address) {
-        Ok(_) => return Finding::ok(AREA, check, format!("{address} is free")),
+        Ok(_) => return Check(AREA, check).ok(format!("{address} is free")),
         Err(error) => error,
     };
     match error.kind() {
-        io::ErrorKind::AddrInUse if healthcheck::is_served(address) => Finding::warning(
-            AREA,
-            check,
-            format!("another Longshore server listens on {address}"),
-        )
-        .advise(format!(
-            "stop it before you start another one, or change {setting}"
-        )),
-        io::ErrorKind::AddrInUse => {
-            Finding::failure(AREA, check, format!("another program listens on {address}"))
-                .advise(format!("stop that program, or change {setting}"))
-        }
-        io::ErrorKind::PermissionDenied => Finding::failure(
-            AREA,
-            check,
-            format!("this user may not listen on {address}"),
-        )
-        .advise(format!(
-            "set {setting} to a port of 1024 or more, such as 8080"
-        )),
-        io::ErrorKind::AddrNotAvailable => Finding::failure(
-            AREA,
-            check,
-            format!("this machine does not have the address {}", address.ip()),
-        )
-        .advise("set http.host to 0.0.0.0 (all interfaces), or to an address that `ip addr` lists"),
-        _ => Finding::failure(AREA, check, format!("{address}: {error}"))
+        io::ErrorKind::AddrInUse if healthcheck::is_served(address) => Check(AREA, check)
+            .warning(format!("another Longshore server listens on {address}"))
+            .advise(format!(
+                "stop it before you start another one, or change {setting}"
+            )),
+        io::ErrorKind::AddrInUse => Check(AREA, check)
+            .failure(format!("another program listens on {address}"))
+            .advise(format!("stop that program, or change {setting}")),
+        io::ErrorKind::PermissionDenied => Check(AREA, check)
+            .failure(format!("this user may not listen on {address}"))
+            .advise(format!(
+                "set {setting} to a port of 1024 or more, such as 8080"
+            )),
+        io::ErrorKind::AddrNotAvailable => Check(AREA, check)
+            .failure(format!(
+                "this machine does not have the address {}",
+                address.ip()
+            ))
+            .advise(
+                "set http.host to 0.0.0.0 (all interfaces), or to an address that `ip addr` lists",
+            ),
+        _ => Check(AREA, check)
+            .failure(format!("{address}: {error}"))
             .advise(format!("change {setting}")),
     }
 }
 
 /// Checks that a socket can be created at a path.
 fn socket(path: &Path) -> Finding {
-    const CHECK: &str = "socket";
+    const CHECK: Check<'_> = Check(AREA, "socket");
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or_else(|| Path::new("."));
     if !folder.is_dir() {
         let problem = format!("the folder {} does not exist", folder.display());
-        return Finding::failure(AREA, CHECK, problem)
+        return CHECK
+            .failure(problem)
             .advise("create it, or set http.unix_socket to a path in another folder");
     }
     if path.exists() {
@@ -141,31 +134,23 @@ fn socket(path: &Path) -> Finding {
             .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()))
         {
             let problem = format!("{} exists, and is not a socket", path.display());
-            return Finding::failure(AREA, CHECK, problem)
+            return CHECK
+                .failure(problem)
                 .advise("set http.unix_socket to another path, or delete the file");
         }
         #[cfg(unix)]
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Finding::warning(
-                AREA,
-                CHECK,
-                format!("a program listens at {}", path.display()),
-            )
-            .advise("stop it before you start another one, or change http.unix_socket");
+            return CHECK
+                .warning(format!("a program listens at {}", path.display()))
+                .advise("stop it before you start another one, or change http.unix_socket");
         }
-        return Finding::ok(
-            AREA,
-            CHECK,
-            format!(
-                "{} was left by a server that no longer runs",
-                path.display()
-            ),
-        );
+        return CHECK.ok(format!(
+            "{} was left by a server that no longer runs",
+            path.display()
+        ));
     }
     match writable("http.unix_socket", folder) {
-        found if found.advice.is_empty() => {
-            Finding::ok(AREA, CHECK, format!("{} is free", path.display()))
-        }
+        found if found.advice.is_empty() => CHECK.ok(format!("{} is free", path.display())),
         found => found,
     }
 }
@@ -184,33 +169,25 @@ fn open_files(loaded: &Loaded) -> Finding {
 /// Without a configured maximum, the number of connections follows from the file limit, and only a low one is
 /// reported.
 fn judge_open_files(may: Option<u64>, connections: u64, is_said: bool) -> Finding {
-    const CHECK: &str = "open files";
+    const CHECK: Check<'_> = Check(AREA, "open files");
     let Some(may) = may else {
-        return Finding::ok(AREA, CHECK, "no limit");
+        return CHECK.ok("no limit");
     };
     let needed = connections + OTHER_FILES;
     if needed <= may {
-        return Finding::ok(
-            AREA,
-            CHECK,
-            format!("the limit is {may}, and {connections} connections need {needed}"),
-        );
+        return CHECK.ok(format!(
+            "the limit is {may}, and {connections} connections need {needed}"
+        ));
     }
     let left = may.saturating_sub(OTHER_FILES).max(64);
     if !is_said && MANY_CONNECTIONS <= left {
-        return Finding::ok(
-            AREA,
-            CHECK,
-            format!("the limit is {may}, which is enough for {left} connections"),
-        );
+        return CHECK.ok(format!(
+            "the limit is {may}, which is enough for {left} connections"
+        ));
     }
-    Finding::warning(
-        AREA,
-        CHECK,
-        format!(
+    CHECK.warning(format!(
             "the limit is {may}, which is enough for {left} connections; http.limits.connections is {connections}"
-        ),
-    )
+        ))
     .advise(format!(
         "raise the limit to {needed}: `ulimit -n {needed}`; systemd: LimitNOFILE={needed}; Docker: --ulimit nofile={needed}"
     ))
@@ -218,10 +195,10 @@ fn judge_open_files(may: Option<u64>, connections: u64, is_said: bool) -> Findin
 }
 
 fn workers(loaded: &Loaded) -> Finding {
-    const CHECK: &str = "CPU";
+    const CHECK: Check<'_> = Check(AREA, "CPU");
     let cpu = loaded.environment.system.cpu_millis.as_ref();
     let (Some(cpu), Some(cores)) = (cpu, loaded.environment.system.parallelism()) else {
-        return Finding::skipped(AREA, CHECK, "the amount cannot be determined");
+        return CHECK.skipped("the amount cannot be determined");
     };
     let workers = loaded
         .config
@@ -231,24 +208,24 @@ fn workers(loaded: &Loaded) -> Finding {
     let share = format!("{}.{:02}", cpu.value / 1000, cpu.value % 1000 / 10);
     let seen = format!("{workers} workers for {share} cores ({})", cpu.evidence);
     if cores.value * 2 < workers {
-        return Finding::warning(AREA, CHECK, seen).advise(format!(
+        return CHECK.warning(seen).advise(format!(
             "more workers than cores share the cores: set http.workers to {}, or remove it",
             cores.value
         ));
     }
     if cpu.value < 250 {
-        return Finding::warning(AREA, CHECK, seen).advise(
+        return CHECK.warning(seen).advise(
             "with less than a quarter of a core the process is throttled for most of each 100 ms: resources.limits.cpu: \"1\", or no limit and a request",
         );
     }
-    Finding::ok(AREA, CHECK, seen)
+    CHECK.ok(seen)
 }
 
 fn memory(loaded: &Loaded) -> Finding {
-    const CHECK: &str = "memory";
+    const CHECK: Check<'_> = Check(AREA, "memory");
     let system = &loaded.environment.system;
     let Some(memory) = &system.memory_bytes else {
-        return Finding::skipped(AREA, CHECK, "the amount cannot be determined");
+        return CHECK.skipped("the amount cannot be determined");
     };
     let config = &loaded.config;
     let state = if config.state.is_shared() {
@@ -271,9 +248,10 @@ fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
         mib(needed)
     );
     if needed <= there {
-        return Finding::ok(AREA, "memory", seen);
+        return Check(AREA, "memory").ok(seen);
     }
-    Finding::warning(AREA, "memory", seen)
+    Check(AREA, "memory")
+        .warning(seen)
         .advise(format!(
             "raise it: resources.limits.memory: {}Mi; Cloud Run: --memory={}Mi",
             mib(needed).next_multiple_of(64),
@@ -286,13 +264,13 @@ fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
 fn memory_limit(bytes: u64) -> Option<Finding> {
     (1..BASE_BYTES).contains(&bytes).then(|| {
         let seen = format!("limits.memory_bytes is {bytes}: an idle server may use that much, and then rejects everything");
-        Finding::warning(AREA, "memory limit", seen)
+        Check(AREA, "memory limit").warning(seen)
             .advise(format!("set it to at least {BASE_BYTES}, or remove it: in a container its memory limit applies"))
     })
 }
 
 fn callers(config: &Config, probe: &Probe) -> Finding {
-    const CHECK: &str = "callers";
+    const CHECK: Check<'_> = Check(AREA, "callers");
     if config.auth.proves_anything() {
         let kinds: Vec<_> = config
             .auth
@@ -301,76 +279,53 @@ fn callers(config: &Config, probe: &Probe) -> Finding {
             .map(|kind| kind.names().0)
             .collect();
         return match &config.auth.anonymous {
-            None => Finding::ok(AREA, CHECK, format!("asked for {}", kinds.join(", "))),
-            Some(name) => Finding::ok(
-                AREA,
-                CHECK,
-                format!(
-                    "required: {}; requests without credentials are {name:?} (auth.anonymous)",
-                    kinds.join(", ")
-                ),
-            ),
+            None => CHECK.ok(format!("asked for {}", kinds.join(", "))),
+            Some(name) => CHECK.ok(format!(
+                "required: {}; requests without credentials are {name:?} (auth.anonymous)",
+                kinds.join(", ")
+            )),
         };
     }
     if config.http.host.is_loopback() || config.http.unix_socket.is_some() {
-        return Finding::ok(
-            AREA,
-            CHECK,
-            "no authentication; only this machine can connect",
-        );
+        return CHECK.ok("no authentication; only this machine can connect");
     }
     let place = if probe.is_in_container() {
         "everyone who reaches the container"
     } else {
         "everyone who reaches this machine"
     };
-    Finding::warning(
-        AREA,
-        CHECK,
-        format!("no authentication: {place} can use the tools"),
-    )
+    CHECK.warning(format!("no authentication: {place} can use the tools"))
     .advise("API keys: `longshore key new`, then auth.api_keys; or auth.oauth.issuer")
     .advise("or authenticate in a proxy, and close the port to all others: NetworkPolicy; Cloud Run: ingress: internal")
 }
 
 fn seal_keys(config: &Config, probe: &Probe) -> Finding {
-    const CHECK: &str = "seal keys";
+    const CHECK: Check<'_> = Check(AREA, "seal keys");
     const HOW: &str = "seal.keys = [\"…\"] with a secret of `openssl rand -base64 32`, the same on every replica \
                        (LONGSHORE_SEAL__KEYS_FILE names a file with it; chart: seal.existingSecret)";
     match KeyRing::new(&config.seal) {
-        Err(error) => Finding::failure(AREA, CHECK, error.to_string()).advise(HOW),
-        Ok(ring) if ring.is_shared() => Finding::ok(
-            AREA,
-            CHECK,
-            match config.seal.keys.len() {
+        Err(error) => CHECK.failure(error.to_string()).advise(HOW),
+        Ok(ring) if ring.is_shared() => CHECK.ok(match config.seal.keys.len() {
                 1 => "set, and the same on all replicas if you configure it so".to_owned(),
                 several => format!("{several} keys are set; the first one seals"),
-            },
-        ),
-        Ok(_) if config.http.host.is_loopback() && !probe.is_in_container() => Finding::ok(
-            AREA,
-            CHECK,
-            "generated at start: sessions end with the process",
-        ),
-        Ok(_) => Finding::warning(
-            AREA,
-            CHECK,
-            "generated at start: other replicas, and this one after a restart, respond to its sessions with 404",
-        )
+            }),
+        Ok(_) if config.http.host.is_loopback() && !probe.is_in_container() => CHECK.ok("generated at start: sessions end with the process"),
+        Ok(_) => CHECK.warning("generated at start: other replicas, and this one after a restart, respond to its sessions with 404")
         .advise(HOW),
     }
 }
 
 fn certificate(config: &Config) -> Option<Finding> {
-    const CHECK: &str = "certificate";
+    const CHECK: Check<'_> = Check(AREA, "certificate");
     let path = config.http.tls.certificate.as_ref()?;
     Some(match Tls::load(&config.http.tls) {
-        Err(error) => Finding::failure(AREA, CHECK, error.to_string())
+        Err(error) => CHECK
+            .failure(error.to_string())
             .advise("set http.tls.certificate (the whole chain) and http.tls.key to PEM files"),
         Ok(tls) => tls
             .and_then(|tls| tls.expiry())
             .and_then(|end| super::remote::judge_expiry(AREA, end, unix_seconds()))
-            .unwrap_or_else(|| Finding::ok(AREA, CHECK, format!("{} can be used", path.display()))),
+            .unwrap_or_else(|| CHECK.ok(format!("{} can be used", path.display()))),
     })
 }
 
@@ -380,21 +335,21 @@ fn programs(config: &Config, probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, upstream) in &config.upstreams {
         if let Some(command) = upstream.command.as_deref().filter(|_| !upstream.disabled) {
-            findings.push(program(format!("upstreams.{name}"), command, folders));
+            findings.push(program(&format!("upstreams.{name}"), command, folders));
         }
     }
     for source in &config.sources {
         for tool in source.command.iter().flat_map(|command| &command.tools) {
             let first = tool.argv.first().and_then(serde_json::Value::as_str);
             if let Some(command) = first.filter(|word| !word.contains("{{")) {
-                findings.push(program(format!("tool {}", tool.name), command, folders));
+                findings.push(program(&format!("tool {}", tool.name), command, folders));
             }
         }
     }
     findings
 }
 
-fn program(of: String, command: &str, folders: &str) -> Finding {
+fn program(of: &str, command: &str, folders: &str) -> Finding {
     let found = if command.contains('/') {
         Some(Path::new(command).to_path_buf()).filter(|path| is_executable(path))
     } else {
@@ -403,8 +358,8 @@ fn program(of: String, command: &str, folders: &str) -> Finding {
             .find(|path| is_executable(path))
     };
     match found {
-        Some(path) => Finding::ok("programs", of, path.display().to_string()),
-        None => Finding::failure("programs", of, format!("the program {command} was not found"))
+        Some(path) => Check("programs", of).ok(path.display().to_string()),
+        None => Check("programs", of).failure(format!("the program {command} was not found"))
             .advise(format!(
                 "install {command}, or write its whole path; images: the variant `runtime` has Node, Python, uv and git (image.variant: runtime)"
             )),
@@ -434,12 +389,8 @@ fn writable(setting: &str, folder: &Path) -> Finding {
         let _ = std::fs::remove_dir(created);
     }
     match written {
-        Ok(()) => Finding::ok(AREA, setting, format!("{} can be written", folder.display())),
-        Err(error) => Finding::warning(
-            AREA,
-            setting,
-            format!("{} cannot be written: {error}", folder.display()),
-        )
+        Ok(()) => Check(AREA, setting).ok(format!("{} can be written", folder.display())),
+        Err(error) => Check(AREA, setting).warning(format!("{} cannot be written: {error}", folder.display()))
         .advise("mount a volume there that this user can write (Kubernetes: emptyDir and securityContext.fsGroup)"),
     }
 }
@@ -447,18 +398,13 @@ fn writable(setting: &str, folder: &Path) -> Finding {
 fn clock() -> Finding {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     match now {
-        Ok(now) if PAST <= now => Finding::ok(
-            AREA,
-            "clock",
-            jiff::Timestamp::from_second(i64::try_from(now.as_secs()).unwrap_or(0))
-                .map_or_else(|_| "set".to_owned(), |now| now.to_string()),
-        ),
-        _ => Finding::failure(
-            AREA,
-            "clock",
-            "it is far in the past: tokens and certificates will be rejected",
+        Ok(now) if PAST <= now => Check(AREA, "clock").ok(jiff::Timestamp::from_second(
+            i64::try_from(now.as_secs()).unwrap_or(0),
         )
-        .advise("set it: `timedatectl set-ntp true`"),
+        .map_or_else(|_| "set".to_owned(), |now| now.to_string())),
+        _ => Check(AREA, "clock")
+            .failure("it is far in the past: tokens and certificates will be rejected")
+            .advise("set it: `timedatectl set-ntp true`"),
     }
 }
 
@@ -522,18 +468,14 @@ mod tests {
 
     #[test]
     fn programs_are_looked_for_where_they_would_be_started() {
-        let found = program("upstreams.a".to_owned(), "sh", "/nowhere:/bin:/usr/bin");
+        let found = program("upstreams.a", "sh", "/nowhere:/bin:/usr/bin");
         assert_eq!(found.status, Status::Ok, "{found:?}");
-        let missing = program("upstreams.a".to_owned(), "no-such-program", "/bin");
+        let missing = program("upstreams.a", "no-such-program", "/bin");
         assert_eq!(missing.status, Status::Failure);
         assert!(missing.advice[0].contains("image.variant"), "{missing:?}");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert_eq!(
-            program(
-                "x".to_owned(),
-                concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
-                ""
-            )
-            .status,
+            program("x", file, "").status,
             Status::Failure,
             "a file that is no program"
         );

@@ -1,7 +1,7 @@
 //! `longshore doctor`: diagnoses this machine and configuration, or a deployed server.
 //!
-//! Each check yields a [`Finding`]: an observation, and advice if it is a problem. Nothing is changed; files that a
-//! check writes are removed again.
+//! Each check yields a [`Finding`](report::Finding): an observation, and advice if it is a problem. Nothing is changed;
+//! files that a check writes are removed again.
 
 mod codes;
 mod documentation;
@@ -24,7 +24,7 @@ use crate::environment::Probe;
 use longshore_app::config::trust_ca_file;
 use remote::Remote;
 pub(super) use remote::examining;
-use report::{Finding, Report, Status};
+use report::{Check, Report, Status};
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]
@@ -92,10 +92,7 @@ pub(super) struct DoctorArgs {
 
 /// Runs the checks and prints the findings. Returns false if there are failures.
 pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(AppError::from)?;
+    let runtime = run::runtime()?;
     let mut report = Report::default();
     let examined = match args.url {
         Some(url) => {
@@ -176,7 +173,8 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
             runtime.block_on(documentation::examine(loaded, report));
         }
         Err(error) => report.add(
-            Finding::failure("configuration", "settings", error.to_string())
+            Check("configuration", "settings")
+                .failure(error.to_string())
                 .advise("correct the named settings, and run `longshore config check`"),
         ),
     }

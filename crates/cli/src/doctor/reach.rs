@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 
 use super::remote::http_date;
-use super::report::{Finding, Report};
+use super::report::{Check, Report};
 use crate::auth::{IssuerReport, OAuthConfig, examine_introspection, examine_issuers};
 use crate::environment::Probe;
 use crate::seal::random_bytes;
@@ -31,20 +31,16 @@ async fn issuers(config: &OAuthConfig, report: &mut Report) {
     for (issuer, found) in examine_issuers(config).await {
         match found {
             Ok(IssuerReport { keys, url, date }) => {
-                report.add(Finding::ok(AREA, &*issuer, format!("{keys} keys at {url}")));
+                report.add(Check(AREA, &*issuer).ok(format!("{keys} keys at {url}")));
                 if let Some(skew) = date.and_then(|date| skew(SystemTime::now(), http_date(&date)?)) {
                     report.add(
-                        Finding::warning(
-                            AREA,
-                            "clock",
-                            format!("the clocks of this machine and of {issuer} differ by {} s", skew.as_secs()),
-                        )
+                        Check(AREA, "clock").warning(format!("the clocks of this machine and of {issuer} differ by {} s", skew.as_secs()))
                         .advise("synchronize this machine's clock: `timedatectl set-ntp true`; tokens are rejected if clocks differ by more than auth.oauth.leeway_seconds"),
                     );
                 }
             }
             Err(problem) => report.add(
-                Finding::failure(AREA, &*issuer, problem)
+                Check(AREA, &*issuer).failure(problem)
                     .advise("auth.oauth.issuer must be exactly the issuer in its metadata, including slashes")
                     .advise("if it is correct, allow the connection: NetworkPolicy egress, firewall, DNS; or set auth.oauth.jwks_url"),
             ),
@@ -58,8 +54,8 @@ async fn introspection(config: &OAuthConfig, report: &mut Report) {
         return;
     };
     report.add(match examined {
-        Ok(()) => Finding::ok(AREA, url, "it accepts this client, and rejects a made-up token"),
-        Err(problem) => Finding::failure(AREA, url, problem)
+        Ok(()) => Check(AREA, &url).ok("it accepts this client, and rejects a made-up token"),
+        Err(problem) => Check(AREA, &url).failure(problem)
             .advise("auth.oauth.introspection.client_id and client_secret: those of a client that may introspect tokens at the issuer")
             .advise("auth.oauth.introspection.method: post, if the issuer expects ID and secret in the form")
             .advise("allow the connection: NetworkPolicy egress, firewall, DNS"),
@@ -80,7 +76,8 @@ async fn collector(config: &Config, probe: &Probe, report: &mut Report) {
     let examined = examine_export(&config.telemetry, probe, service).await;
     for doubt in examined.doubts {
         report.add(
-            Finding::warning(AREA, "settings", doubt)
+            Check(AREA, "settings")
+                .warning(doubt)
                 .advise("docs/observability.md lists the valid values of each variable"),
         );
     }
@@ -91,8 +88,8 @@ async fn collector(config: &Config, probe: &Probe, report: &mut Report) {
     } in examined.reached
     {
         report.add(match answer {
-            Ok(()) => Finding::ok(AREA, signal, format!("{endpoint} takes them")),
-            Err(problem) => Finding::failure(AREA, signal, format!("{endpoint}: {problem}"))
+            Ok(()) => Check(AREA, signal).ok(format!("{endpoint} takes them")),
+            Err(problem) => Check(AREA, signal).failure(format!("{endpoint}: {problem}"))
                 .advise("telemetry.endpoint (OTEL_EXPORTER_OTLP_ENDPOINT): http://collector:4318 for telemetry.protocol = http, :4317 for grpc")
                 .advise(format!(
                     "or turn the export off: OTEL_{}_EXPORTER=none",
@@ -105,18 +102,14 @@ async fn collector(config: &Config, probe: &Probe, report: &mut Report) {
 async fn state(config: &Config, report: &mut Report) {
     const AREA: &str = "state";
     if !config.state.is_shared() {
-        report.add(Finding::ok(
-            AREA,
-            "store",
-            "in memory: several replicas need state.url for tasks, client requests and resumption (docs/replicas.md)",
-        ));
+        report.add(Check(AREA, "store").ok("in memory: several replicas need state.url for tasks, client requests and resumption (docs/replicas.md)"));
         return;
     }
     let store = match crate::state::open(&config.state) {
         Ok(store) => store,
         Err(error) => {
             report.add(
-                Finding::failure(AREA, "store", error.to_string())
+                Check(AREA, "store").failure(error.to_string())
                     .advise("state.url: redis://host:6379, rediss://… with TLS, redis+sentinel://…, redis+cluster://…"),
             );
             return;
@@ -136,7 +129,7 @@ async fn state(config: &Config, report: &mut Report) {
     };
     if let Err(error) = first {
         report.add(
-            Finding::failure(AREA, "store", error.to_string())
+            Check(AREA, "store").failure(error.to_string())
                 .advise("state.url must name a server that this process can reach, with a user who may write keys that begin with state.prefix")
                 .advise("ACL: user longshore on >password ~longshore:* &longshore:* +@read +@write +@pubsub +@scripting +@connection +time +role +cluster|slots"),
         );
@@ -146,15 +139,16 @@ async fn state(config: &Config, report: &mut Report) {
     let second = write(&SharedState::new(store, timeout)).await;
     let took = begun.elapsed();
     report.add(match second {
-        Ok(()) => Finding::ok(
-            AREA,
-            "store",
-            format!("written, read and removed in {} ms", took.as_millis()),
-        ),
-        Err(error) => Finding::warning(AREA, "store", error.to_string()).advise(format!(
-            "use a store that is nearer, or raise the timeout: state.timeout_ms = {}",
-            config.state.timeout_ms * 4
+        Ok(()) => Check(AREA, "store").ok(format!(
+            "written, read and removed in {} ms",
+            took.as_millis()
         )),
+        Err(error) => Check(AREA, "store")
+            .warning(error.to_string())
+            .advise(format!(
+                "use a store that is nearer, or raise the timeout: state.timeout_ms = {}",
+                config.state.timeout_ms * 4
+            )),
     });
     #[cfg(feature = "redis")]
     natures(config, report).await;
@@ -164,7 +158,7 @@ async fn state(config: &Config, report: &mut Report) {
 #[cfg(feature = "redis")]
 async fn natures(config: &Config, report: &mut Report) {
     const AREA: &str = "state";
-    const CHECK: &str = "server";
+    const CHECK: Check<'_> = Check(AREA, "server");
     let patient = crate::state::StateConfig {
         timeout_ms: STATE_PATIENCE.as_millis() as u64,
         ..config.state.clone()
@@ -176,11 +170,7 @@ async fn natures(config: &Config, report: &mut Report) {
     let natures = match store.nature().await {
         Ok(natures) => natures,
         Err(error) => {
-            report.add(Finding::skipped(
-                AREA,
-                CHECK,
-                format!("INFO is not permitted ({error}): ask an administrator whether maxmemory-policy is noeviction"),
-            ));
+            report.add(CHECK.skipped(format!("INFO is not permitted ({error}): ask an administrator whether maxmemory-policy is noeviction")));
             return;
         }
     };
@@ -197,17 +187,13 @@ async fn natures(config: &Config, report: &mut Report) {
     };
     report.add(match (worst, natures.first()) {
         (Some(nature), _) if nature.is_old() => {
-            Finding::failure(AREA, CHECK, of(nature)).advise("upgrade to Redis 7 or Valkey 7.2, or later")
+            CHECK.failure(of(nature)).advise("upgrade to Redis 7 or Valkey 7.2, or later")
         }
-        (Some(nature), _) => Finding::warning(
-            AREA,
-            CHECK,
-            format!("{}: a full store evicts entries that are still needed: ended sessions, tasks, streams to resume", of(nature)),
-        )
+        (Some(nature), _) => CHECK.warning(format!("{}: a full store evicts entries that are still needed: ended sessions, tasks, streams to resume", of(nature)))
         .advise("redis.conf: maxmemory-policy noeviction; without a restart: CONFIG SET maxmemory-policy noeviction")
         .advise("ElastiCache: a parameter group with maxmemory-policy = noeviction; Memorystore: --update-redis-config maxmemory-policy=noeviction; Azure: maxmemory-policy in the advanced settings"),
-        (None, Some(nature)) => Finding::ok(AREA, CHECK, of(nature)),
-        (None, None) => Finding::skipped(AREA, CHECK, "the response to INFO is empty"),
+        (None, Some(nature)) => CHECK.ok(of(nature)),
+        (None, None) => CHECK.skipped("the response to INFO is empty"),
     });
 }
 

@@ -47,6 +47,45 @@ pub(super) struct Finding {
     pub(super) advice: Vec<String>,
 }
 
+/// Area and name of a check; makes its findings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Check<'n>(pub(super) &'static str, pub(super) &'n str);
+
+impl Check<'_> {
+    fn found(self, status: Status, seen: &str) -> Finding {
+        Finding {
+            area: self.0,
+            check: self.1.to_owned(),
+            status,
+            seen: clean(seen),
+            advice: Vec::new(),
+        }
+    }
+
+    pub(super) fn ok(self, seen: impl AsRef<str>) -> Finding {
+        self.found(Status::Ok, seen.as_ref())
+    }
+
+    pub(super) fn skipped(self, seen: impl AsRef<str>) -> Finding {
+        self.found(Status::Skipped, seen.as_ref())
+    }
+
+    /// The check could not be made, because the server limits requests.
+    pub(super) fn limited(self) -> Finding {
+        self.skipped(
+            "rate limit reached (429): run it later, or with a token that has a higher limit",
+        )
+    }
+
+    pub(super) fn warning(self, seen: impl AsRef<str>) -> Finding {
+        self.found(Status::Warning, seen.as_ref())
+    }
+
+    pub(super) fn failure(self, seen: impl AsRef<str>) -> Finding {
+        self.found(Status::Failure, seen.as_ref())
+    }
+}
+
 impl Finding {
     /// Returns the stable code of a problem; `None` without one.
     fn code(&self) -> Option<&'static str> {
@@ -54,48 +93,6 @@ impl Finding {
             Status::Warning | Status::Failure => codes::code(self.area, &self.check),
             Status::Ok | Status::Skipped => None,
         }
-    }
-
-    fn new(area: &'static str, check: impl Into<String>, status: Status, seen: &str) -> Self {
-        Self {
-            area,
-            check: check.into(),
-            status,
-            seen: clean(seen),
-            advice: Vec::new(),
-        }
-    }
-
-    pub(super) fn ok(
-        area: &'static str,
-        check: impl Into<String>,
-        seen: impl Into<String>,
-    ) -> Self {
-        Self::new(area, check, Status::Ok, &seen.into())
-    }
-
-    pub(super) fn skipped(
-        area: &'static str,
-        check: impl Into<String>,
-        seen: impl Into<String>,
-    ) -> Self {
-        Self::new(area, check, Status::Skipped, &seen.into())
-    }
-
-    pub(super) fn warning(
-        area: &'static str,
-        check: impl Into<String>,
-        seen: impl Into<String>,
-    ) -> Self {
-        Self::new(area, check, Status::Warning, &seen.into())
-    }
-
-    pub(super) fn failure(
-        area: &'static str,
-        check: impl Into<String>,
-        seen: impl Into<String>,
-    ) -> Self {
-        Self::new(area, check, Status::Failure, &seen.into())
     }
 
     /// Says what to change.
@@ -203,11 +200,11 @@ mod tests {
     fn the_worst_finding_decides() {
         let mut report = Report::default();
         assert_eq!(report.worst(), Status::Ok);
-        report.add(Finding::skipped("a", "b", "nobody asked"));
-        report.add(Finding::ok("a", "c", "fine"));
+        report.add(Check("a", "b").skipped("nobody asked"));
+        report.add(Check("a", "c").ok("fine"));
         assert_eq!(report.worst(), Status::Skipped);
-        report.add(Finding::warning("a", "d", "hm\u{1b}[31m").advise("set x = 1"));
-        report.add(Finding::failure("e", "f", "no"));
+        report.add(Check("a", "d").warning("hm\u{1b}[31m").advise("set x = 1"));
+        report.add(Check("e", "f").failure("no"));
         assert_eq!(report.worst(), Status::Failure);
         let json = report.as_json();
         assert_eq!(

@@ -126,7 +126,6 @@ pub(super) struct S3 {
     max: usize,
 }
 
-#[derive(Debug)]
 enum KeySource {
     Fixed(Keys),
     File { path: PathBuf, profile: String },

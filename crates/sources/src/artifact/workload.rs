@@ -348,14 +348,6 @@ impl fmt::Display for Giver {
     }
 }
 
-impl fmt::Debug for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Workload")
-            .field(&format_args!("{}", self.giver))
-            .finish()
-    }
-}
-
 fn parsed(variable: &str, text: &str) -> Result<Url, String> {
     let url: Url = text
         .parse()

@@ -51,7 +51,7 @@ impl Line {
                 Value::String(text) => Template::new(text, EscapeContext::Text, names)
                     .map_err(|problem| format!("argv[{}]: {problem}", position + 1)),
                 Value::Number(_) | Value::Bool(_) => {
-                    Template::new(text.to_string(), EscapeContext::Text, Some(&[]))
+                    Template::new(&text.to_string(), EscapeContext::Text, Some(&[]))
                 }
                 _ => Err(format!(
                     "argv[{}]: an argument is a text, or a list of texts that belong together",

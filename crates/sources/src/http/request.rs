@@ -416,7 +416,7 @@ fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
     let one = |value: &Value| match value {
         Value::String(text) => Template::new(text, EscapeContext::Text, names),
         Value::Number(_) | Value::Bool(_) => {
-            Template::new(value.to_string(), EscapeContext::Text, Some(&[]))
+            Template::new(&value.to_string(), EscapeContext::Text, Some(&[]))
         }
         _ => Err("it must be a string, a number, a boolean, or a list of those".to_owned()),
     };

@@ -205,11 +205,7 @@ impl Document {
         let Some(server) = of.pointer("/servers/0") else {
             return Ok(None);
         };
-        let mut text = server
-            .get("url")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
+        let mut text = server["url"].as_str().unwrap_or_default().to_owned();
         let variables = server.get("variables").and_then(Value::as_object);
         for (name, variable) in variables.into_iter().flatten() {
             let default = match variable.get("default") {

@@ -290,14 +290,9 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
         Location::Path | Location::Header => "simple",
         Location::Query | Location::Cookie => "form",
     };
-    let style = parameter
-        .get("style")
-        .and_then(Value::as_str)
-        .unwrap_or(default);
-    let explode = parameter
-        .get("explode")
-        .and_then(Value::as_bool)
-        .unwrap_or(style == "form");
+    let style = parameter["style"].as_str().unwrap_or(default);
+    let explode = parameter["explode"].as_bool();
+    let explode = explode.unwrap_or(style == "form");
     Ok(match (style, location) {
         ("simple", Location::Path | Location::Header) => Style::Simple { explode },
         ("label", Location::Path) => Style::Label { explode },

@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use serde_json::{Map, Value, json};
 
 mod absent;
@@ -10,18 +12,17 @@ use super::*;
 use crate::catalog::{Catalog, OutputContent};
 use crate::net::testing::{response, serve};
 
+fn import_document(config: &OpenApiSourceConfig, document: &Document) -> SourceBuilder {
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
+    let limits = ImportLimits::new(config, 0);
+    import(config, document, "api", limits, &mut collector);
+    collector
+}
+
 fn import_with(document: Value, settings: Value) -> SourceBuilder {
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let document = Document::new(document, None).expect("a document");
-    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    import(
-        &config,
-        &document,
-        "api",
-        ImportLimits::new(&config, 0),
-        &mut collector,
-    );
-    collector
+    import_document(&config, &document)
 }
 
 /// Imports a document as if it was fetched from a URL.
@@ -29,15 +30,7 @@ fn import_fetched(document: Value, url: &str, settings: Value) -> SourceBuilder 
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let url = url.parse().expect("a URL");
     let document = Document::new(document, Some(url)).expect("a document");
-    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    import(
-        &config,
-        &document,
-        "api",
-        ImportLimits::new(&config, 0),
-        &mut collector,
-    );
-    collector
+    import_document(&config, &document)
 }
 
 fn refusals(collector: &SourceBuilder) -> Vec<String> {
@@ -314,6 +307,22 @@ fn what_is_no_such_document_is_refused() {
     }
 }
 
+/// Calls a tool, and returns the request that it sent.
+async fn request_of(
+    collector: &SourceBuilder,
+    seen: &Mutex<Vec<String>>,
+    name: &str,
+    arguments: Value,
+) -> String {
+    call(collector, name, arguments).await.expect("sent");
+    seen.lock().expect("no panic").pop().expect("a request")
+}
+
+#[track_caller]
+fn begins(request: &str, with: &str) {
+    assert!(request.starts_with(with), "{request}");
+}
+
 async fn call(collector: &SourceBuilder, name: &str, arguments: Value) -> Result<Output, String> {
     let tool = collector
         .offered
@@ -357,17 +366,14 @@ async fn arguments_go_where_the_document_says() {
         .expect("a result");
     assert_eq!(output.structured.as_deref(), Some(r#"{"items":[]}"#));
     let request = last();
-    assert!(
-        request.starts_with("GET /v2/pets?limit=5&tag=a%20b&tag=c&filter%5Bage%5D%5Bgt%5D=3&filter%5Bx%5D%5B0%5D=1&ids=1,2 HTTP/1.1"),
-        "{request}"
+    begins(
+        &request,
+        "GET /v2/pets?limit=5&tag=a%20b&tag=c&filter%5Bage%5D%5Bgt%5D=3&filter%5Bx%5D%5B0%5D=1&ids=1,2 HTTP/1.1",
     );
     for part in ["cookie: session=s%3b1", "x-trace: t", "x-key: k-1"] {
         assert!(request.to_lowercase().contains(part), "{request}");
     }
-    call(&collector, "delete", json!({"petId": "a/b"}))
-        .await
-        .expect("a result");
-    let request = last();
+    let request = request_of(&collector, &seen, "delete", json!({"petId": "a/b"})).await;
     assert!(
         request.starts_with("DELETE /v2/pets/a%2Fb HTTP/1.1") && !request.contains("k-1"),
         "{request}"
@@ -386,11 +392,8 @@ async fn arguments_go_where_the_document_says() {
         .await
         .expect("a result");
     assert!(last().ends_with("\r\n\r\nuser=a%26b"));
-    call(&collector, "photo", json!({"petId": "1", "petId_query": 2, "body": {"file": "aGVsbG8=", "note": "n", "meta": {"a": 1}}}))
-        .await
-        .expect("a result");
-    let request = last();
-    assert!(request.starts_with("PUT /v2/pets/1?petId=2 "), "{request}");
+    let request = request_of(&collector, &seen, "photo", json!({"petId": "1", "petId_query": 2, "body": {"file": "aGVsbG8=", "note": "n", "meta": {"a": 1}}})).await;
+    begins(&request, "PUT /v2/pets/1?petId=2 ");
     for part in [
         "name=\"file\"; filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\nhello\r\n",
         "name=\"note\"\r\n\r\nn\r\n",
@@ -983,14 +986,7 @@ async fn a_part_that_was_fetched_does_not_decide_for_a_document_in_a_file() {
     let document = Document::read(&config, ImportLimits::new(&config, 0))
         .await
         .expect("a document");
-    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    import(
-        &config,
-        &document,
-        "api",
-        ImportLimits::new(&config, 0),
-        &mut collector,
-    );
+    let collector = import_document(&config, &document);
     let problems = refusals(&collector);
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].contains("GET /a") && problems[0].contains("whose origin differs from that of the fetched document: credentials are not sent there; set openapi.server to the URL of the API"));
@@ -1035,8 +1031,7 @@ async fn lists_in_a_query_have_delimiters_that_are_no_part_of_values() {
         ),
         (json!({}), ""),
     ] {
-        call(&collector, "all", arguments).await.expect("a result");
-        let request = seen.lock().expect("no panic").pop().expect("a request");
+        let request = request_of(&collector, &seen, "all", arguments).await;
         let question = if query.is_empty() { "" } else { "?" };
         // The apostrophe is always encoded in URLs of this kind (WHATWG URL, special-query percent-encode set).
         let expected = format!("GET /all{question}{} HTTP", query.replace('\'', "%27"));

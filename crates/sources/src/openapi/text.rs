@@ -11,8 +11,5 @@ pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
 
 /// Returns a member that is a string, or an empty string.
 pub(super) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
-    value
-        .get(member)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    value[member].as_str().unwrap_or_default()
 }

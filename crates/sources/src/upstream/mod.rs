@@ -452,11 +452,3 @@ impl Upstreams {
         join_all(self.upstreams.iter().map(|upstream| upstream.stop(grace))).await;
     }
 }
-
-impl std::fmt::Debug for Upstreams {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Upstreams")
-            .field(&self.upstreams.len())
-            .finish()
-    }
-}

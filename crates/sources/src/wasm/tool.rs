@@ -1,7 +1,6 @@
 //! Component functions as tools.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use wasmtime::component::{ComponentExportIndex, Val};
@@ -342,13 +341,5 @@ fn failure(error: &CallError, ended: &InstanceResult) -> ToolError {
     match cause.is_empty() {
         true => reported,
         false => reported.caused_by(cause),
-    }
-}
-
-impl fmt::Debug for ComponentTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ComponentTool")
-            .field(&self.definition.name)
-            .finish()
     }
 }

@@ -80,15 +80,9 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     })
 }
 
-// === Arguments ===
-
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
-
-// === Results ===
-
-// === Tools ===
 
 impl Files {
     /// Creates a tool whose work blocks.
@@ -117,140 +111,88 @@ impl Files {
     }
 
     fn reading(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
-        let define = |name: &str, title: &str, description: &str| {
-            Definition::new(name)
-                .title(title)
-                .description(description)
-                .read_only(true)
-        };
+        let define = |name: &str, title: &str| Definition::new(name).title(title).read_only(true);
         vec![
             self.tool(
-                define(
-                    "read_file",
-                    "Read a file (old name)",
-                    "Returns the text of a file. The old name of read_text_file, which is to be used instead.",
-                ),
+                define("read_file", "Read a file (old name)")
+                    .description("Returns the text of a file. The old name of read_text_file, which is to be used instead."),
                 Self::read_text,
             ),
             self.tool(
-                define(
-                    "read_text_file",
-                    "Read a text file",
-                    "Returns the text of a file, or with head or tail its first or last lines. Bytes that are not UTF-8 are replaced.",
-                ),
+                define("read_text_file", "Read a text file")
+                    .description("Returns the text of a file, or with head or tail its first or last lines. Bytes that are not UTF-8 are replaced."),
                 Self::read_text,
             ),
             self.tool(
-                define(
-                    "read_media_file",
-                    "Read a media file",
-                    "Returns a picture or a sound as such, and any other file as a resource with its bytes.",
-                ),
+                define("read_media_file", "Read a media file")
+                    .description("Returns a picture or a sound as such, and any other file as a resource with its bytes."),
                 Self::read_media,
             ),
             self.tool(
-                define(
-                    "read_multiple_files",
-                    "Read several files",
-                    "Returns the texts of several files, each under its path. One that cannot be read does not keep the others from being read.",
-                ),
+                define("read_multiple_files", "Read several files")
+                    .description("Returns the texts of several files, each under its path. One that cannot be read does not keep the others from being read."),
                 Self::read_many,
             ),
             self.tool(
-                define(
-                    "list_directory",
-                    "List a directory",
-                    "Lists the entries of a directory, each with the prefix [FILE] or [DIR].",
-                ),
+                define("list_directory", "List a directory")
+                    .description("Lists the entries of a directory, each with the prefix [FILE] or [DIR]."),
                 Self::list,
             ),
             self.tool(
-                define(
-                    "list_directory_with_sizes",
-                    "List a directory with sizes",
-                    "Lists the entries of a directory like list_directory, with the sizes of files, their number and their total size.",
-                ),
+                define("list_directory_with_sizes", "List a directory with sizes")
+                    .description("Lists the entries of a directory like list_directory, with the sizes of files, their number and their total size."),
                 Self::list_with_sizes,
             ),
             self.tool(
-                define(
-                    "directory_tree",
-                    "Directory tree",
-                    "Returns a directory with all that is below it as JSON: each entry has a name and a type (file or directory), and directories have children.",
-                ),
+                define("directory_tree", "Directory tree")
+                    .description("Returns a directory with all that is below it as JSON: each entry has a name and a type (file or directory), and directories have children."),
                 Self::tree,
             ),
             self.tool(
-                define(
-                    "search_files",
-                    "Search files",
-                    "Finds files and directories below a directory whose path is like a pattern, and returns their full paths.",
-                ),
+                define("search_files", "Search files")
+                    .description("Finds files and directories below a directory whose path is like a pattern, and returns their full paths."),
                 Self::search,
             ),
             self.tool(
-                define(
-                    "get_file_info",
-                    "File information",
-                    "Returns size, times, type and permissions of a file or directory.",
-                ),
+                define("get_file_info", "File information")
+                    .description("Returns size, times, type and permissions of a file or directory."),
                 Self::info,
             ),
             self.tool(
-                define(
-                    "list_allowed_directories",
-                    "Directories that may be used",
-                    "Lists the directories in which the other tools work. Everything below them is accessible, and nothing else.",
-                ),
+                define("list_allowed_directories", "Directories that may be used")
+                    .description("Lists the directories in which the other tools work. Everything below them is accessible, and nothing else."),
                 Self::directories,
             ),
         ]
     }
 
     fn writing(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
-        let define = |name: &str, title: &str, description: &str| {
-            Definition::new(name)
-                .title(title)
-                .description(description)
-                .read_only(false)
-        };
+        let define = |name: &str, title: &str| Definition::new(name).title(title).read_only(false);
         vec![
             self.tool(
-                define(
-                    "write_file",
-                    "Write a file",
-                    "Creates a file with a text. An existing file is replaced.",
-                )
+                define("write_file", "Write a file")
+                    .description("Creates a file with a text. An existing file is replaced.")
                 .destructive(true)
                 .idempotent(true),
                 Self::write,
             ),
             self.tool(
-                define(
-                    "edit_file",
-                    "Edit a file",
-                    "Replaces texts in a file, and returns the changes as a diff. With dryRun nothing is changed.",
-                )
+                define("edit_file", "Edit a file")
+                    .description("Replaces texts in a file, and returns the changes as a diff. With dryRun nothing is changed.")
                 .destructive(true)
                 .idempotent(false),
                 Self::edit,
             ),
             self.tool(
-                define(
-                    "create_directory",
-                    "Make a directory",
-                    "Makes a directory, and those above it that are missing. If it exists already, that is good.",
-                )
+                define("create_directory", "Make a directory")
+                    .description("Makes a directory, and those above it that are missing. If it exists already, that is good.")
                 .destructive(false)
                 .idempotent(true),
                 Self::make_directory,
             ),
             self.tool(
-                define(
-                    "move_file",
-                    "Move or rename",
-                    "Moves or renames a file or a directory. The new path must not exist.",
-                )
+                define("move_file", "Move or rename")
+                    .description("Moves or renames a file or a directory. The new path must not exist.")
                 .destructive(true)
                 .idempotent(false),
                 Self::rename,

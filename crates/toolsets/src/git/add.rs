@@ -88,7 +88,7 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
             .to_owned());
     }
     let is_resolved = |path: &BStr| paths.iter().any(|named| covers(named.as_bstr(), path));
-    lock.write(place, &staged, &index, |path| !is_resolved(path))?;
+    lock.write(place, &staged, &index, &|path| !is_resolved(path))?;
     Ok("Files staged successfully".to_owned())
 }
 
@@ -224,7 +224,7 @@ pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
             (entry.path, staged)
         })
         .collect();
-    lock.write(place, &staged, &index, |_| false)?;
+    lock.write(place, &staged, &index, &|_| false)?;
     if is_merging {
         end_merge(place);
     }

@@ -83,7 +83,7 @@ pub(super) fn checkout(place: &OpenRepository<'_>, name: &str) -> Result<String,
             staged.insert(path.clone(), entry);
         }
     }
-    lock.write(place, &staged, &index, |_| true)?;
+    lock.write(place, &staged, &index, &|_| true)?;
     move_head(place, name, branch.as_ref().map(|(name, _)| name), id)?;
     Ok(match branch {
         Some((branch, _)) => format!("Switched to branch '{}'", branch.shorten()),

@@ -314,7 +314,7 @@ impl Lock {
         place: &OpenRepository<'_>,
         staged: &BTreeMap<BString, IndexEntry>,
         old: &Index,
-        is_kept: impl Fn(&BStr) -> bool,
+        is_kept: &dyn Fn(&BStr) -> bool,
     ) -> Result<(), ToolError> {
         let mut state = State::new(place.repository.object_hash());
         let modified = place.hidden_changes(staged, old)?;

@@ -30,7 +30,6 @@ const REVISION_BYTES_MAX: usize = 1000;
 const SHORT: usize = 7;
 
 /// The configured repositories, with a cache of open ones.
-#[derive(Debug)]
 pub(super) struct Repositories {
     roots: Vec<PathBuf>,
     pub(super) config: GitConfig,
@@ -482,10 +481,4 @@ fn inode(found: &Metadata) -> u64 {
 fn belongs_to_us(found: &Metadata) -> bool {
     let owner = std::os::unix::fs::MetadataExt::uid(found);
     owner == 0 || owner == rustix::process::geteuid().as_raw()
-}
-
-impl std::fmt::Debug for Open {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Open").field(&self.folder).finish()
-    }
 }

@@ -10,7 +10,6 @@ use super::config::GitConfig;
 use super::repository::{OpenRepository, Repositories};
 use super::{add, branch, checkout, commit, diff, log, show, status};
 use crate::catalog::{Definition, Tool, ToolError, tool_fn};
-use crate::protocol::ToolAnnotations;
 use crate::source::builtin::{Blocking, Toolset, ToolsetContext, ToolsetError};
 use crate::source::limits::GRACE;
 
@@ -64,59 +63,40 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     })
 }
 
-#[derive(Debug)]
 struct Shared {
     repositories: Repositories,
     pool: Blocking,
 }
 
 fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
-    let reads = |name: &str, title: &str, description: &str| {
-        definition(shared, name, title, description, {
-            let mut hints = ToolAnnotations::default();
-            hints.read_only_hint = Some(true);
-            hints.destructive_hint = Some(false);
-            hints.idempotent_hint = Some(true);
-            hints.open_world_hint = Some(false);
-            hints
-        })
+    let reads = |name: &str, title: &str| {
+        let definition = definition(shared, name, title).read_only(true);
+        definition.destructive(false).idempotent(true)
     };
     vec![
         tool(
             shared,
-            reads("git_status", "Status", "Shows the working tree status"),
+            reads("git_status", "Status").description("Shows the working tree status"),
             |place, _: &OfRepository| status::status(place),
         ),
         tool(
             shared,
-            reads(
-                "git_diff_unstaged",
-                "Unstaged changes",
-                "Shows changes in the working directory that are not yet staged",
-            ),
+            reads("git_diff_unstaged", "Unstaged changes").description("Shows changes in the working directory that are not yet staged"),
             |place, of: &OfContext| diff::unstaged(place, of.context_lines),
         ),
         tool(
             shared,
-            reads(
-                "git_diff_staged",
-                "Staged changes",
-                "Shows changes that are staged for commit",
-            ),
+            reads("git_diff_staged", "Staged changes").description("Shows changes that are staged for commit"),
             |place, of: &OfContext| diff::staged(place, of.context_lines),
         ),
         tool(
             shared,
-            reads(
-                "git_diff",
-                "Differences",
-                "Shows differences between branches or commits",
-            ),
+            reads("git_diff", "Differences").description("Shows differences between branches or commits"),
             |place, of: &OfDiff| diff::diff(place, &of.target, of.context_lines),
         ),
         tool(
             shared,
-            reads("git_log", "History", "Shows the commit logs"),
+            reads("git_log", "History").description("Shows the commit logs"),
             |place, of: &OfLog| {
                 let (start, end) = (of.start_timestamp.as_deref(), of.end_timestamp.as_deref());
                 log::log(place, of.max_count, start, end, &Zoned::now())
@@ -124,16 +104,12 @@ fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
         ),
         tool(
             shared,
-            reads(
-                "git_show",
-                "Contents",
-                "Shows the contents of a commit, or of a file or directory given as <revision>:<path>",
-            ),
+            reads("git_show", "Contents").description("Shows the contents of a commit, or of a file or directory given as <revision>:<path>"),
             |place, of: &OfShow| show::show(place, &of.revision),
         ),
         tool(
             shared,
-            reads("git_branch", "Branches", "List Git branches"),
+            reads("git_branch", "Branches").description("List Git branches"),
             |place, of: &OfBranch| {
                 let (with, without) = (of.contains.as_deref(), of.not_contains.as_deref());
                 branch::list(place, &of.branch_type, with, without)
@@ -143,89 +119,49 @@ fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
 }
 
 fn writing(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
-    let writes =
-        |name: &str, title: &str, description: &str, destructive: bool, idempotent: bool| {
-            definition(shared, name, title, description, {
-                let mut hints = ToolAnnotations::default();
-                hints.read_only_hint = Some(false);
-                hints.destructive_hint = Some(destructive);
-                hints.idempotent_hint = Some(idempotent);
-                hints.open_world_hint = Some(false);
-                hints
-            })
-        };
+    let writes = |name: &str, title: &str, destructive: bool, idempotent: bool| {
+        let definition = definition(shared, name, title).read_only(false);
+        definition.destructive(destructive).idempotent(idempotent)
+    };
     vec![
         tool(
             shared,
-            writes(
-                "git_add",
-                "Stage",
-                "Adds file contents to the staging area",
-                false,
-                true,
-            ),
+            writes("git_add", "Stage", false, true)
+                .description("Adds file contents to the staging area"),
             |place, of: &OfAdd| add::add(place, &of.files),
         ),
         tool(
             shared,
-            writes(
-                "git_reset",
-                "Unstage",
-                "Unstages all staged changes",
-                true,
-                true,
-            ),
+            writes("git_reset", "Unstage", true, true).description("Unstages all staged changes"),
             |place, _: &OfRepository| add::reset(place),
         ),
         tool(
             shared,
-            writes(
-                "git_commit",
-                "Commit",
-                "Records changes to the repository",
-                false,
-                false,
-            ),
+            writes("git_commit", "Commit", false, false)
+                .description("Records changes to the repository"),
             |place, of: &OfCommit| commit::commit(place, &of.message),
         ),
         tool(
             shared,
-            writes(
-                "git_create_branch",
-                "New branch",
-                "Creates a new branch from an optional base branch",
-                false,
-                false,
-            ),
+            writes("git_create_branch", "New branch", false, false)
+                .description("Creates a new branch from an optional base branch"),
             |place, of: &OfCreateBranch| {
                 branch::create(place, &of.branch_name, of.base_branch.as_deref())
             },
         ),
         tool(
             shared,
-            writes(
-                "git_checkout",
-                "Switch branches",
-                "Switches branches",
-                false,
-                false,
-            ),
+            writes("git_checkout", "Switch branches", false, false)
+                .description("Switches branches"),
             |place, of: &OfCheckout| checkout::checkout(place, &of.branch_name),
         ),
     ]
 }
 
-fn definition(
-    shared: &Shared,
-    name: &str,
-    title: &str,
-    description: &str,
-    hints: ToolAnnotations,
-) -> Definition {
+fn definition(shared: &Shared, name: &str, title: &str) -> Definition {
     Definition::new(name)
         .title(title)
-        .description(description)
-        .annotations(hints)
+        .open_world(false)
         .timeout(shared.repositories.config.limits.timeout() + GRACE)
 }
 

@@ -1,6 +1,5 @@
 //! Tools of the SQL toolset.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -477,14 +476,6 @@ fn free(text: &str, bytes_max: usize) -> Result<Statement, SqlError> {
         numbered: text.to_owned(),
         names: Vec::new(),
     })
-}
-
-impl fmt::Debug for SqlTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SqlTool")
-            .field(&self.definition.name)
-            .finish()
-    }
 }
 
 #[cfg(test)]

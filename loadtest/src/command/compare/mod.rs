@@ -10,7 +10,6 @@ pub(super) mod report;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use self::report::HalfLoad;
@@ -149,19 +148,13 @@ async fn compare(
     this_program: &Path,
     arguments: &Arguments,
 ) -> Result<Outcome, Box<dyn Error>> {
+    let until = Until::Elapsed(Duration::from_secs_f64(arguments.seconds));
+    let usual = case.workload.connections();
     let plan = |server: &Server| Plan {
-        target: Target::mcp(server.address()),
-        workload: case.workload,
         http2: case.http2,
-        slots: arguments
-            .connections
-            .unwrap_or_else(|| case.workload.connections()),
-        pace: Pace::AsAnswered,
-        until: Until::Elapsed(Duration::from_secs_f64(arguments.seconds)),
+        slots: arguments.connections.unwrap_or(usual),
         warm_up: WARM_UP,
-        sessions: Sessions::Open,
-        expected: Expected::Message,
-        credentials: Arc::default(),
+        ..Plan::new(Target::mcp(server.address()), case.workload, until)
     };
     // The baseline gets exactly the requests that the product gets, with a session ID of the product.
     let bare = async |name, length, session| {

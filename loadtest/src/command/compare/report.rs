@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Arguments, Case};
 use crate::drive::Measured;
-use crate::measure::{Spread, ratios};
+use crate::measure::{Spread, median, ratios};
 
 /// Result of one workload.
 #[derive(Debug)]
@@ -197,10 +197,6 @@ fn print_half_load(title: &str, figures: &Figures, ratio: &str) {
         median(&figures.p99_us),
         median(&figures.waiting_share) * 100.0,
     );
-}
-
-fn median(figures: &[f64]) -> f64 {
-    Spread::of(figures.iter().copied()).map_or(f64::NAN, |spread| spread.median)
 }
 
 fn shown(spread: Option<Spread>) -> String {

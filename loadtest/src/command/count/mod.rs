@@ -10,13 +10,12 @@ mod profile;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use self::profile::{Event, Profile};
 use super::case::Case;
 use super::product::{Product, launch_baseline, launch_tools, this_program};
-use crate::drive::{Expected, Pace, Plan, Sessions, Until, probe, run as drive};
-use crate::process::{Launch, Server};
+use crate::drive::{Expected, Plan, Sessions, Until, probe, run as drive};
+use crate::process::{Launch, Server, ServerError};
 use crate::target::Target;
 use crate::workload::Session;
 
@@ -145,18 +144,12 @@ async fn count_product(
         Some(count) => launch_tools(this_program, count),
         None => product.launch(Some(1)),
     };
-    let plan = |server: &Server| Plan {
-        sessions: Sessions::Open,
-        expected: Expected::Message,
-        ..plan(case, server, arguments)
-    };
+    let plan = |server: &Server| plan(case, server, arguments);
     let server = launch()?.start().await?;
     let seen = probe(&plan(&server)).await?;
     drop(server);
-    let once = profile(launch()?, plan, arguments.requests, arguments.event()).await?;
-    let twice = profile(launch()?, plan, 2 * arguments.requests, arguments.event()).await?;
     Ok((
-        twice.less(once).each(arguments.requests),
+        of_one_request(launch, plan, arguments).await?,
         Seen {
             length: seen.length,
             session: seen.session.unwrap_or_default(),
@@ -176,23 +169,26 @@ async fn count_baseline(
         expected: Expected::Length(seen.length),
         ..plan(case, server, arguments)
     };
-    let once = profile(launch()?, plan, arguments.requests, arguments.event()).await?;
-    let twice = profile(launch()?, plan, 2 * arguments.requests, arguments.event()).await?;
-    Ok(twice.less(once).each(arguments.requests))
+    of_one_request(launch, plan, arguments).await
+}
+
+async fn of_one_request(
+    launch: impl Fn() -> Result<Launch, ServerError>,
+    plan: impl Fn(&Server) -> Plan,
+    arguments: &Arguments,
+) -> Result<Profile, Box<dyn Error>> {
+    let (requests, event) = (arguments.requests, arguments.event());
+    let once = profile(launch()?, &plan, requests, event).await?;
+    let twice = profile(launch()?, &plan, 2 * requests, event).await?;
+    Ok(twice.less(once).each(requests))
 }
 
 fn plan(case: Case, server: &Server, arguments: &Arguments) -> Plan {
     Plan {
-        target: Target::mcp(server.address()),
-        workload: case.workload,
         http2: case.http2,
         slots: arguments.connections,
-        pace: Pace::AsAnswered,
-        until: Until::Sent(0),
         warm_up: std::time::Duration::ZERO,
-        sessions: Sessions::Open,
-        expected: Expected::Message,
-        credentials: Arc::default(),
+        ..Plan::new(Target::mcp(server.address()), case.workload, Until::Sent(0))
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::super::refusal;
 use super::{Grounds, everything_in};
+use crate::support::assert_contains;
 
 #[test]
 fn nothing_is_read_or_written_beyond_its_size() {
@@ -106,15 +107,9 @@ fn searches_end_at_their_matches_and_at_what_they_look_at() {
     };
     let found = search(json!({"matches": 5}));
     assert_eq!(found.lines().count(), 6, "{found}");
-    assert!(
-        found.contains("builtin.filesystem.limits.matches"),
-        "{found}"
-    );
+    assert_contains(&found, &["builtin.filesystem.limits.matches"]);
     let found = search(json!({"searched": 25}));
-    assert!(
-        found.contains("builtin.filesystem.limits.searched"),
-        "{found}"
-    );
+    assert_contains(&found, &["builtin.filesystem.limits.searched"]);
     assert!(search(json!({"matches": 20})).lines().count() == 20);
 }
 
@@ -179,10 +174,7 @@ fn settings_that_cannot_be_used_stop_the_start() {
         "{told_of}"
     );
     let told_of = told(json!({"directories": [grounds.root, grounds.base.join("nothing")]}));
-    assert!(
-        told_of.contains("builtin.filesystem.directories[1] is "),
-        "{told_of}"
-    );
+    assert_contains(&told_of, &["builtin.filesystem.directories[1] is "]);
     assert!(told(json!({"directories": [grounds.root.join("a.txt")]})).contains("[0]"));
     for (limit, value) in [
         ("bytes", 0),

@@ -5,17 +5,19 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use super::Grounds;
 
+use crate::support::KillOnDrop;
+
 const WHERE: &str = "LONGSHORE_REFERENCE_FILESYSTEM";
 
 /// The reference server, spoken to over its standard input and output.
 struct Reference {
-    child: Child,
+    child: KillOnDrop,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     last_id: u64,
@@ -34,7 +36,7 @@ impl Reference {
         let input = child.stdin.take().expect("an input");
         let output = BufReader::new(child.stdout.take().expect("an output"));
         let mut reference = Self {
-            child,
+            child: KillOnDrop(child),
             input,
             output,
             last_id: 0,
@@ -68,13 +70,6 @@ impl Reference {
                 return message["result"].take();
             }
         }
-    }
-}
-
-impl Drop for Reference {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::{Git, git};
+use crate::support::assert_contains;
 
 fn utf16(text: &str) -> Vec<u8> {
     let units = std::iter::once(0xfeff).chain(text.encode_utf16());
@@ -61,16 +62,10 @@ fn a_file_that_cannot_be_converted_does_not_hide_the_others() {
         ours.write("a", &format!("{encoding}\n"));
         ours.write("f.txt", &format!("changed {encoding}\n"));
         let status = ours.status();
-        assert!(
-            status.contains("\tmodified:   a\n\tmodified:   f.txt\n"),
-            "{status}"
-        );
+        assert_contains(&status, &["\tmodified:   a\n\tmodified:   f.txt\n"]);
         ours.call("git_diff_unstaged", json!({}));
         let said = ours.refused("git_add", json!({"files": ["f.txt"]}));
-        assert!(
-            said.contains("'f.txt'") && said.contains("working-tree-encoding"),
-            "{said}"
-        );
+        assert_contains(&said, &["'f.txt'", "working-tree-encoding"]);
         ours.call("git_add", json!({"files": ["a"]}));
     }
     // Line ends that would be lost are a matter of adding the file.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::{refusal, serve};
 use super::{Git, git};
-use crate::support::Stateless;
+use crate::support::{Stateless, assert_contains};
 
 #[test]
 fn a_repository_is_filled_looked_at_and_branched() {
@@ -460,10 +460,7 @@ fn changes_are_not_lost_by_checking_out() {
     let to_main = || git.try_call("git_checkout", json!({"branch_name": "main"}));
     git.write("differs", "mine\n");
     let said = to_first().expect_err("it would be lost");
-    assert!(
-        said.contains("would be overwritten") && said.contains("\tdiffers\n"),
-        "{said}"
-    );
+    assert_contains(&said, &["would be overwritten", "\tdiffers\n"]);
     assert_eq!(
         (git.read("differs"), git.read("new")),
         ("mine\n".to_owned(), "2\n".to_owned())

@@ -7,6 +7,16 @@ fn load(flags: &Flags, variables: &[(&str, &str)]) -> Result<Config, String> {
     Config::load(flags, &probe).map_err(|e| e.to_string())
 }
 
+/// The configuration of variables alone.
+fn valid(variables: &[(&str, &str)]) -> Config {
+    load(&Flags::default(), variables).expect("valid")
+}
+
+/// The problems of variables alone.
+fn refused(variables: &[(&str, &str)]) -> String {
+    load(&Flags::default(), variables).expect_err("refused")
+}
+
 fn file(name: &str, text: &str) -> (tempfile::TempDir, Flags) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join(name);
@@ -70,20 +80,8 @@ fn platforms_set_the_port() {
         ("LONGSHORE_HTTP__PORT", "1"),
         ("PORT", "8080"),
     ];
-    assert_eq!(
-        load(&Flags::default(), &variables)
-            .expect("valid")
-            .http
-            .port,
-        8080
-    );
-    assert_eq!(
-        load(&Flags::default(), &variables[..2])
-            .expect("valid")
-            .http
-            .port,
-        2
-    );
+    assert_eq!(valid(&variables).http.port, 8080);
+    assert_eq!(valid(&variables[..2]).http.port, 2);
 }
 
 #[test]
@@ -98,19 +96,13 @@ fn what_kubernetes_sets_for_a_service_of_our_name_is_ignored() {
         ("LONGSHORE_DEMO_PORT", "tcp://10.0.0.1:3000"),
         ("LONGSHORE_DEMO_PORT_3000_TCP_ADDR", "10.0.0.1"),
     ];
-    assert_eq!(
-        load(&Flags::default(), &variables)
-            .expect("valid")
-            .http
-            .port,
-        3000
-    );
+    assert_eq!(valid(&variables).http.port, 3000);
 }
 
 #[test]
 fn what_looks_like_kubernetes_and_is_not_is_no_less_a_mistake() {
     for name in ["LONGSHORE_DEMO_PORT", "LONGSHORE_PORT_MAPPING"] {
-        let message = load(&Flags::default(), &[(name, "3000")]).expect_err("refused");
+        let message = refused(&[(name, "3000")]);
         assert!(message.contains("unknown setting"), "{message}");
     }
     let message = load(
@@ -126,8 +118,7 @@ fn what_looks_like_kubernetes_and_is_not_is_no_less_a_mistake() {
 
 #[test]
 fn the_level_of_the_log_has_the_usual_names() {
-    let level =
-        |variables: &[(&str, &str)]| load(&Flags::default(), variables).expect("valid").log.level;
+    let level = |variables: &[(&str, &str)]| valid(variables).log.level;
     assert_eq!(
         level(&[("LONGSHORE_LOG", "debug"), ("RUST_LOG", "warn")]),
         "debug"
@@ -137,7 +128,7 @@ fn the_level_of_the_log_has_the_usual_names() {
         "warn,hyper=info"
     );
     assert_eq!(level(&[("MCP_LOG_LEVEL", "WARNING")]), "warn");
-    let config = load(&Flags::default(), &[("MCP_LOG_FORMAT", "JSON")]).expect("valid");
+    let config = valid(&[("MCP_LOG_FORMAT", "JSON")]);
     assert_eq!(config.log.format, LogFormat::Json);
 }
 
@@ -190,10 +181,10 @@ fn a_file_with_other_servers_is_a_file() {
     let text = r#"{"mcpServers": {"time": {"command": "mcp-server-time"}}}"#;
     std::fs::write(&path, text).expect("written");
     let path = path.to_str().expect("UTF-8");
-    let config = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", path)]).expect("valid");
+    let config = valid(&[("MCP_SERVERS_CONFIG", path)]);
     assert!(config.upstreams.contains_key("time"));
     // Some have it in the variable itself.
-    let config = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", text)]).expect("valid");
+    let config = valid(&[("MCP_SERVERS_CONFIG", text)]);
     assert!(config.upstreams.contains_key("time"));
     let wrong = r#"{"mcpServers": {"time": {"command": 5}}}"#;
     let refused = load(&Flags::default(), &[("MCP_SERVERS_CONFIG", wrong)]);
@@ -203,7 +194,7 @@ fn a_file_with_other_servers_is_a_file() {
     std::fs::write(&other, "").expect("written");
     let other = other.to_str().expect("UTF-8");
     let variables = [("MCP_SERVERS_CONFIG", path), ("MCP_CONFIG_PATH", other)];
-    let config = load(&Flags::default(), &variables).expect("valid");
+    let config = valid(&variables);
     assert!(config.upstreams.is_empty());
 }
 
@@ -271,7 +262,7 @@ fn variables_of_a_program_keep_their_names() {
         ("LONGSHORE_UPSTREAMS__TIME__ENV__API_KEY", "7"),
         ("LONGSHORE_UPSTREAMS__TIME__ENV__http_proxy", "http://proxy"),
     ];
-    let config = load(&Flags::default(), &variables).expect("valid");
+    let config = valid(&variables);
     let names: Vec<&String> = config.upstreams["time"].env.keys().collect();
     assert_eq!(names, ["API_KEY", "http_proxy"]);
 }
@@ -327,7 +318,7 @@ fn what_is_detected_is_outdone_by_what_is_said() {
 #[test]
 fn a_platforms_proxies_are_not_trusted_with_users_unless_they_are_named() {
     let platform = ("K_SERVICE", "weather");
-    let config = load(&Flags::default(), &[platform]).expect("valid");
+    let config = valid(&[platform]);
     assert!(!config.http.trusted_proxies.is_empty());
     let header = ("LONGSHORE_AUTH__FORWARDED__USER_HEADER", "x-user");
     let probe = Probe::of([platform, header]);
@@ -335,7 +326,7 @@ fn a_platforms_proxies_are_not_trusted_with_users_unless_they_are_named() {
         assert!(loaded.config.http.trusted_proxies.is_empty());
     }
     let named = ("LONGSHORE_HTTP__TRUSTED_PROXIES", "10.1.2.3");
-    let config = load(&Flags::default(), &[platform, header, named]).expect("valid");
+    let config = valid(&[platform, header, named]);
     assert_eq!(config.http.trusted_proxies.networks().len(), 1);
 }
 
@@ -539,7 +530,7 @@ fn variables_have_the_type_of_their_setting() {
         ("LONGSHORE_HTTP__LIMITS__BODY_BYTES", "1000"),
         ("LONGSHORE_TRANSPORT", "stdio"),
     ];
-    let config = load(&Flags::default(), &variables).expect("valid");
+    let config = valid(&variables);
     assert_eq!(config.server.version, "1.0");
     assert_eq!(config.toolsets, ["demo", "other"]);
     assert_eq!(config.http.allowed_hosts, ["a.example", "b.example"]);
@@ -642,7 +633,7 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
         ("PORT", "http", "invalid type"),
         ("MCP_TRANSPORT", "pigeon", "it can be http, stdio"),
     ] {
-        let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
+        let message = refused(&[(variable, value)]);
         assert!(
             message.starts_with(&format!("environment variable {variable}: "))
                 && message.contains(part),
@@ -752,12 +743,11 @@ fn secrets_may_be_in_files_of_their_own() {
         (two, 2),
     ] {
         std::fs::write(path, text).expect("written");
-        let config =
-            load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
+        let config = valid(&[("LONGSHORE_SEAL__KEYS_FILE", path)]);
         assert_eq!(config.seal.keys.len(), keys);
     }
     std::fs::write(path, format!("\u{feff}{one}\r\n")).expect("written");
-    let config = load(&Flags::default(), &[("LONGSHORE_SEAL__KEYS_FILE", path)]).expect("valid");
+    let config = valid(&[("LONGSHORE_SEAL__KEYS_FILE", path)]);
     assert_eq!(config.seal.keys[0].expose(), one);
     std::fs::write(path, "\n").expect("written");
     for (variables, part) in [
@@ -775,7 +765,7 @@ fn secrets_may_be_in_files_of_their_own() {
             "unknown setting http.zebra_file",
         ),
     ] {
-        let message = load(&Flags::default(), &[variables]).expect_err("refused");
+        let message = refused(&[variables]);
         assert!(message.contains(part), "{message}");
     }
     std::fs::write(path, one).expect("written");
@@ -783,7 +773,7 @@ fn secrets_may_be_in_files_of_their_own() {
         ("LONGSHORE_SEAL__KEYS_FILE", path),
         ("LONGSHORE_SEAL__KEYS", one),
     ];
-    let message = load(&Flags::default(), &both).expect_err("refused");
+    let message = refused(&both);
     assert!(
         message.contains("LONGSHORE_SEAL__KEYS is set too"),
         "{message}"
@@ -798,26 +788,18 @@ fn names_of_other_servers_are_understood_and_outdone() {
         ("MCP_TRANSPORT", "streamable-http"),
         ("MCP_UNKNOWN", "x"),
     ];
-    let config = load(&Flags::default(), &variables).expect("valid");
+    let config = valid(&variables);
     assert_eq!(
         (config.http.port, config.http.host.to_string()),
         (1, "::1".to_owned())
     );
-    let config = load(
-        &Flags::default(),
-        &[("MCP_PORT", "1"), ("LONGSHORE_HTTP__PORT", "2")],
-    )
-    .expect("valid");
+    let config = valid(&[("MCP_PORT", "1"), ("LONGSHORE_HTTP__PORT", "2")]);
     assert_eq!(config.http.port, 2);
-    let config = load(&Flags::default(), &[("MCP_PORT", "tcp://10.0.0.1:80")]).expect("valid");
+    let config = valid(&[("MCP_PORT", "tcp://10.0.0.1:80")]);
     assert_eq!(config.http.port, 3000);
     let (_folder, flags) = file("a.toml", "[http]\nport = 7\n");
     let path = flags.config.expect("a path");
-    let config = load(
-        &Flags::default(),
-        &[("MCP_CONFIG_PATH", path.to_str().expect("UTF-8"))],
-    )
-    .expect("valid");
+    let config = valid(&[("MCP_CONFIG_PATH", path.to_str().expect("UTF-8"))]);
     assert_eq!(config.http.port, 7);
 }
 
@@ -878,7 +860,7 @@ fn settings_that_would_stop_everything_are_refused() {
             "at most 65536",
         ),
     ] {
-        let message = load(&Flags::default(), &[(variable, value)]).expect_err("refused");
+        let message = refused(&[(variable, value)]);
         assert!(message.contains(part), "{message}");
     }
 }
@@ -899,7 +881,7 @@ fn files_with_secrets_that_others_can_read_are_refused_where_there_are_others() 
         "LONGSHORE_HTTP__TLS__KEY",
     ] {
         open_to(0o644);
-        let message = load(&Flags::default(), &[(variable, &path)]).expect_err("refused");
+        let message = refused(&[(variable, &path)]);
         assert!(
             message.contains(&path) && message.contains("chmod o-rwx"),
             "{message}"
@@ -915,7 +897,7 @@ fn files_with_secrets_that_others_can_read_are_refused_where_there_are_others() 
 fn proxies_that_may_be_anybody_are_refused() {
     for network in ["0.0.0.0/0", "::/0", "10.0.0.0/8,0.0.0.0/1"] {
         let wide = ("LONGSHORE_HTTP__TRUSTED_PROXIES", network);
-        let message = load(&Flags::default(), &[wide]).expect_err("refused");
+        let message = refused(&[wide]);
         assert!(message.contains("such as 10.0.0.0/8"), "{message}");
     }
 }

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::super::report::{Finding, Report};
+use super::super::report::{Check, Finding, Report};
 use super::login;
 use super::protocol::initialize;
 use super::wire::{Ask, CompleteResponse, DiagnosedServer};
@@ -26,16 +26,12 @@ pub(super) async fn to_https(wire: &DiagnosedServer, report: &mut Report) {
     };
     let asked = Ask::new(Method::GET, plain.url.path());
     report.add(match plain.ask(&asked).await {
-        Err(_) => Finding::ok(AREA, "http", "closed"),
+        Err(_) => Check(AREA, "http").ok("closed"),
         Ok(seen) => match seen.redirect() {
             Some(location) if location.starts_with("https://") => {
-                Finding::ok(AREA, "http", format!("{} to https", seen.status))
+                Check(AREA, "http").ok(format!("{} to https", seen.status))
             }
-            _ => Finding::warning(
-                AREA,
-                "http",
-                format!("without TLS the response is {}", seen.summary()),
-            )
+            _ => Check(AREA, "http").warning(format!("without TLS the response is {}", seen.summary()))
             .advise("redirect, or close port 80: ingress-nginx: nginx.ingress.kubernetes.io/force-ssl-redirect: \"true\"; ALB: alb.ingress.kubernetes.io/ssl-redirect: \"443\"; GKE: FrontendConfig redirectToHttps"),
         },
     });
@@ -51,7 +47,7 @@ pub(super) async fn first_answer(
         Ok(seen) => seen,
         Err(problem) => {
             report.add(
-                Finding::failure(AREA, "endpoint", format!("no response to `initialize`: {problem}"))
+                Check(AREA, "endpoint").failure(format!("no response to `initialize`: {problem}"))
                     .advise("the port must be that of the MCP server or its balancer; run `longshore doctor` on the machine itself"),
             );
             return None;
@@ -68,14 +64,10 @@ pub(super) async fn first_answer(
         } else {
             "which few clients follow for a POST"
         };
-        let finding = Finding::failure(
-            AREA,
-            "endpoint",
-            format!(
-                "{} is redirected ({}) to {target}, {said}",
-                wire.url, seen.status
-            ),
-        );
+        let finding = Check(AREA, "endpoint").failure(format!(
+            "{} is redirected ({}) to {target}, {said}",
+            wire.url, seen.status
+        ));
         report.add(if asks_to_log_in(&target) {
             finding.advise("a proxy redirects to a login page, which MCP clients cannot use: exempt the endpoint and /.well-known/ (oauth2-proxy: --skip-auth-route), and let the server check tokens itself (auth.oauth.issuer)")
         } else {
@@ -103,7 +95,7 @@ pub(super) async fn first_answer(
                 ", with content type {media}, which is not an MCP response"
             ));
         }
-        let finding = Finding::failure(AREA, "endpoint", problem);
+        let finding = Check(AREA, "endpoint").failure(problem);
         report.add(match seen.status {
             503 if speaks => finding.advise("the server rejects requests: it is starting, stopping or overloaded; see its log and /readyz"),
             502..=504 => finding.advise("the balancer reaches no server: check readiness of the pods, Service selector and targetPort, NetworkPolicy; Cloud Run: the container must listen on $PORT"),
@@ -153,11 +145,11 @@ pub(super) async fn authorization(
         let is_here = wire.addresses.iter().all(std::net::IpAddr::is_loopback);
         report.add(if matches!(first.status, 403 | 429 | 500..) {
             let seen = format!("unknown: the response to `initialize` is {}", first.summary());
-            Finding::skipped(AREA, "authentication", seen)
+            Check(AREA, "authentication").skipped(seen)
         } else if is_here || !first.is_success() {
-            Finding::ok(AREA, "authentication", format!("not required ({})", first.status))
+            Check(AREA, "authentication").ok(format!("not required ({})", first.status))
         } else {
-            Finding::warning(AREA, "authentication", "not required: everyone who knows the URL can use the tools")
+            Check(AREA, "authentication").warning("not required: everyone who knows the URL can use the tools")
                 .advise("set auth.oauth.issuer or auth.api_keys; or authenticate in a proxy: IAP, oauth2-proxy, Cloud Run without allUsers")
         });
         return;
@@ -166,33 +158,25 @@ pub(super) async fn authorization(
     let named = parameter(challenge, "resource_metadata");
     let is_discoverable = named.is_some() || at_path.is_some() || at_root.is_some();
     if !is_discoverable && wire.has_api_key() {
-        report.add(Finding::ok(AREA, "authentication", "required; there is no authorization server, so users put an API key into their clients"));
+        report.add(Check(AREA, "authentication").ok("required; there is no authorization server, so users put an API key into their clients"));
         return;
     }
     report.add(match &named {
-        Some(url) => Finding::ok(AREA, "challenge", format!("401 names {url}")),
-        None => Finding::warning(
-            AREA,
-            "challenge",
-            "401 without resource_metadata in WWW-Authenticate: clients must guess the issuer of tokens",
-        )
+        Some(url) => Check(AREA, "challenge").ok(format!("401 names {url}")),
+        None => Check(AREA, "challenge").warning("401 without resource_metadata in WWW-Authenticate: clients must guess the issuer of tokens")
         .advise("set auth.oauth.issuer and http.public_url; a proxy must pass WWW-Authenticate"),
     });
     if !is_discoverable {
         report.add(
-            Finding::warning(
-                AREA,
-                "metadata",
-                format!("none at {inserted} and none at {root}: users must configure keys by hand"),
-            )
+            Check(AREA, "metadata").warning(format!("none at {inserted} and none at {root}: users must configure keys by hand"))
             .advise("set auth.oauth.issuer, and route /.well-known/oauth-protected-resource to the server: its path is beside the endpoint, not below it (ingress: another path)"),
         );
         return;
     }
     for (place, found) in [(&inserted, &at_path), (&root, &at_root)] {
         report.add(match found {
-            Some(_) => Finding::ok(AREA, "metadata", format!("at {place}")),
-            None => Finding::warning(AREA, "metadata", format!("none at {place}, where some clients look"))
+            Some(_) => Check(AREA, "metadata").ok(format!("at {place}")),
+            None => Check(AREA, "metadata").warning(format!("none at {place}, where some clients look"))
                 .advise(format!("route {place} to the server: ingress: a path /.well-known/oauth-protected-resource of pathType Prefix")),
         });
     }
@@ -208,12 +192,9 @@ pub(super) async fn authorization(
         .collect();
     if servers.is_empty() {
         report.add(
-            Finding::failure(
-                AREA,
-                "issuers",
-                "the metadata names no authorization server",
-            )
-            .advise("auth.oauth.issuer"),
+            Check(AREA, "issuers")
+                .failure("the metadata names no authorization server")
+                .advise("auth.oauth.issuer"),
         );
     }
     const SERVERS_MAX: usize = 4;
@@ -234,13 +215,9 @@ fn resource(wire: &DiagnosedServer, document: &Value) -> Finding {
     let endpoint = bare(wire.url.as_str());
     let origin = bare(&wire.url.origin().ascii_serialization());
     if bare(said) == endpoint || bare(said) == origin {
-        return Finding::ok(AREA, "resource", said.to_owned());
+        return Check(AREA, "resource").ok(said.to_owned());
     }
-    Finding::failure(
-        AREA,
-        "resource",
-        format!("the metadata has the resource {said:?}, and clients of {endpoint} reject it"),
-    )
+    Check(AREA, "resource").failure(format!("the metadata has the resource {said:?}, and clients of {endpoint} reject it"))
     .advise(format!("http.public_url = {origin:?}"))
     .advise("or let the proxy send X-Forwarded-Host and X-Forwarded-Proto, and trust it: http.trusted_proxies")
 }
@@ -249,13 +226,14 @@ fn resource(wire: &DiagnosedServer, document: &Value) -> Finding {
 async fn issuer(wire: &DiagnosedServer, server: &str) -> (Finding, Option<Value>) {
     const AREA: &str = "authorization";
     let Ok(url) = Url::parse(server) else {
-        let finding = Finding::failure(AREA, "issuer", format!("{server:?} is not a valid URL"))
+        let finding = Check(AREA, "issuer")
+            .failure(format!("{server:?} is not a valid URL"))
             .advise("auth.oauth.issuer");
         return (finding, None);
     };
     let path = url.path().trim_end_matches('/');
     let Ok(other) = wire.to(&url).await else {
-        let finding = Finding::failure(AREA, "issuer", format!("{server} has no address")).advise(
+        let finding = Check(AREA, "issuer").failure(format!("{server} has no address")).advise(
             "clients must be able to resolve that name: create a DNS record, or use the public name",
         );
         return (finding, None);
@@ -269,14 +247,10 @@ async fn issuer(wire: &DiagnosedServer, server: &str) -> (Finding, Option<Value>
             continue;
         };
         if document["issuer"].as_str() != Some(server) {
-            let finding = Finding::failure(
-                AREA,
-                "issuer",
-                format!(
+            let finding = Check(AREA, "issuer").failure(format!(
                     "the issuer in the metadata of {server} is {}, at {place}",
                     document["issuer"]
-                ),
-            )
+                ))
             .advise(
                 "auth.oauth.issuer must be exactly the issuer in the metadata, including slashes",
             );
@@ -295,22 +269,18 @@ async fn issuer(wire: &DiagnosedServer, server: &str) -> (Finding, Option<Value>
         };
         let seen = format!("{server}: {how}");
         let finding = if !has_pkce {
-            Finding::failure(
-                AREA,
-                "issuer",
-                format!("{seen}; its metadata does not list PKCE with S256, and clients reject it without"),
-            )
+            Check(AREA, "issuer").failure(format!("{seen}; its metadata does not list PKCE with S256, and clients reject it without"))
             .advise("enable it at the issuer: code_challenge_methods_supported must contain S256")
         } else if by_url || registers {
-            Finding::ok(AREA, "issuer", seen)
+            Check(AREA, "issuer").ok(seen)
         } else {
-            Finding::warning(AREA, "issuer", seen)
+            Check(AREA, "issuer").warning(seen)
                 .advise("enable Client ID Metadata Documents or Dynamic Client Registration at the issuer, or configure the client ID in each client")
                 .advise("or let Longshore register clients in front of it: auth.oauth.facade")
         };
         return (finding, Some(document));
     }
-    let finding = Finding::failure(AREA, "issuer", format!("{server} has no metadata at any of the well-known paths"))
+    let finding = Check(AREA, "issuer").failure(format!("{server} has no metadata at any of the well-known paths"))
         .advise("auth.oauth.issuer must be the issuer in its metadata, and clients must be able to reach it");
     (finding, None)
 }

@@ -1,8 +1,7 @@
 //! Checks the maximum message size on the way to the server.
 
 use super::super::proxy_kind::ProxyKind;
-use super::super::report::{Finding, Report};
-use super::limited;
+use super::super::report::{Check, Report};
 use super::protocol::{Lifecycles, usual};
 use super::wire::DiagnosedServer;
 
@@ -19,15 +18,15 @@ pub(super) async fn examine(
     report: &mut Report,
 ) {
     const AREA: &str = "protocol";
-    const CHECK: &str = "large messages";
+    const CHECK: Check<'_> = Check(AREA, "large messages");
     let refused = match attempt(wire, lifecycles, LARGE).await {
         Ok(()) => {
             let seen = format!("a body of {} KiB is accepted", LARGE / 1024);
-            report.add(Finding::ok(AREA, CHECK, seen));
+            report.add(CHECK.ok(seen));
             return;
         }
         Err(None) => {
-            report.add(limited(AREA, CHECK));
+            report.add(CHECK.limited());
             return;
         }
         Err(Some(refused)) => refused,
@@ -46,14 +45,10 @@ pub(super) async fn examine(
         ),
         fits => format!("a body of {} KiB is accepted", fits / 1024),
     };
-    let mut finding = Finding::warning(
-        AREA,
-        CHECK,
-        format!(
-            "a body of {} KiB is rejected ({refused}), {most}: arguments of tools can be that large",
-            LARGE / 1024
-        ),
-    );
+    let mut finding = CHECK.warning(format!(
+        "a body of {} KiB is rejected ({refused}), {most}: arguments of tools can be that large",
+        LARGE / 1024
+    ));
     for advice in front.against_small_bodies() {
         finding = finding.advise(advice);
     }

@@ -3,8 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use super::super::report::{Finding, Report};
-use super::limited;
+use super::super::report::{Check, Report};
 use super::protocol::{Lifecycles, stateless, usual};
 use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
@@ -32,60 +31,51 @@ fn is_private(wire: &DiagnosedServer) -> bool {
 
 /// A page can point its own host name at an address behind a firewall; only `Host` reveals it (T-DNS).
 async fn host(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
-    const CHECK: &str = "Host";
+    const CHECK: Check<'_> = Check(AREA, "Host");
     const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that responds with 421: nginx: server { listen 443 ssl default_server; return 421; }";
     let asked = usual(wire, lifecycles).host(STRANGER);
     report.add(match wire.ask(&asked).await {
-        Ok(seen) if seen.is_result() && is_private(wire) => Finding::failure(
-            AREA,
-            CHECK,
-            format!("{STRANGER} is accepted: a web page can reach this server through a browser behind the firewall (DNS rebinding)"),
-        )
+        Ok(seen) if seen.is_result() && is_private(wire) => CHECK.failure(format!("{STRANGER} is accepted: a web page can reach this server through a browser behind the firewall (DNS rebinding)"))
         .advise(ADVICE),
-        Ok(seen) if seen.is_limited() => limited(AREA, CHECK),
-        Ok(seen) if seen.is_result() => Finding::warning(
-            AREA,
-            CHECK,
-            format!("{STRANGER} is accepted"),
-        )
+        Ok(seen) if seen.is_limited() => CHECK.limited(),
+        Ok(seen) if seen.is_result() => CHECK.warning(format!("{STRANGER} is accepted"))
         .advise(ADVICE),
-        Ok(seen) => Finding::ok(AREA, CHECK, format!("the response to another name is {}", seen.status)),
-        Err(_) => Finding::ok(AREA, CHECK, "another name gets no response"),
+        Ok(seen) => CHECK.ok(format!("the response to another name is {}", seen.status)),
+        Err(_) => CHECK.ok("another name gets no response"),
     });
 }
 
 async fn strange_origin(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
-    const CHECK: &str = "Origin";
+    const CHECK: Check<'_> = Check(AREA, "Origin");
     let strange = format!("https://{STRANGER}");
     let asked = usual(wire, lifecycles).header("origin", &*strange);
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };
     if seen.is_limited() {
-        report.add(limited(AREA, CHECK));
+        report.add(CHECK.limited());
         return;
     }
     if !seen.is_result() {
-        report.add(Finding::ok(
-            AREA,
-            CHECK,
-            format!("the response to a page of another site is {}", seen.status),
-        ));
+        report.add(CHECK.ok(format!(
+            "the response to a page of another site is {}",
+            seen.status
+        )));
         return;
     }
     const ADVICE: &str =
         "check Origin, and respond with 403 to unknown sites (http.allowed_origins)";
     let seen = "pages of any site may call: the specification requires a check of Origin";
     report.add(if is_private(wire) {
-        Finding::failure(AREA, CHECK, seen).advise(ADVICE)
+        CHECK.failure(seen).advise(ADVICE)
     } else {
-        Finding::warning(AREA, CHECK, seen).advise(ADVICE)
+        CHECK.warning(seen).advise(ADVICE)
     });
 }
 
 /// Checks the preflight request of a foreign page.
 async fn preflight(wire: &DiagnosedServer, origin: Option<&str>, report: &mut Report) {
-    const CHECK: &str = "preflight";
+    const CHECK: Check<'_> = Check(AREA, "preflight");
     const SENT: &str = "authorization, content-type, last-event-id, mcp-method, mcp-protocol-version, mcp-session-id";
     let wanted = origin.unwrap_or("https://app.example.com");
     let asked = Ask::new(Method::OPTIONS, wire.url.path())
@@ -97,7 +87,8 @@ async fn preflight(wire: &DiagnosedServer, origin: Option<&str>, report: &mut Re
         Ok(seen) => seen,
         Err(problem) => {
             report.add(
-                Finding::warning(AREA, CHECK, problem)
+                CHECK
+                    .warning(problem)
                     .advise("the proxy must pass OPTIONS to the server"),
             );
             return;
@@ -111,36 +102,25 @@ async fn preflight(wire: &DiagnosedServer, origin: Option<&str>, report: &mut Re
     );
     match (origin, is_allowed) {
         (None, true) if credentials => report.add(
-            Finding::failure(
-                AREA,
-                CHECK,
-                "a page of any site may call with the cookies of its visitor",
-            )
-            .advise("list the allowed origins, and do not send Access-Control-Allow-Credentials"),
+            CHECK
+                .failure("a page of any site may call with the cookies of its visitor")
+                .advise(
+                    "list the allowed origins, and do not send Access-Control-Allow-Credentials",
+                ),
         ),
         (None, true) => report.add(
-            Finding::warning(
-                AREA,
-                CHECK,
-                format!("pages of any site may call ({wanted} may)"),
-            )
-            .advise("list the allowed origins: http.allowed_origins"),
+            CHECK
+                .warning(format!("pages of any site may call ({wanted} may)"))
+                .advise("list the allowed origins: http.allowed_origins"),
         ),
-        (None, false) => report.add(Finding::ok(
-            AREA,
-            CHECK,
-            format!(
-                "pages of other sites may not call ({}); name one that should with --origin",
-                seen.status
-            ),
-        )),
+        (None, false) => report.add(CHECK.ok(format!(
+            "pages of other sites may not call ({}); name one that should with --origin",
+            seen.status
+        ))),
         (Some(_), false) => report.add(
-            Finding::failure(
-                AREA,
-                CHECK,
-                format!("pages of {wanted} may not call ({})", seen.status),
-            )
-            .advise(advice),
+            CHECK
+                .failure(format!("pages of {wanted} may not call ({})", seen.status))
+                .advise(advice),
         ),
         (Some(_), true) => readable(wire, wanted, &seen, advice, report).await,
     }
@@ -154,7 +134,7 @@ async fn readable(
     advice: String,
     report: &mut Report,
 ) {
-    const CHECK: &str = "preflight";
+    const CHECK: Check<'_> = Check(AREA, "preflight");
     let list = seen
         .header("access-control-allow-headers")
         .unwrap_or_default();
@@ -174,15 +154,15 @@ async fn readable(
     .collect();
     if !missing.is_empty() {
         report.add(
-            Finding::failure(
-                AREA,
-                CHECK,
-                format!("pages of {wanted} may not send {}", missing.join(", ")),
-            )
-            .advise(format!(
-                "Access-Control-Allow-Headers must contain {}",
-                missing.join(", ")
-            )),
+            CHECK
+                .failure(format!(
+                    "pages of {wanted} may not send {}",
+                    missing.join(", ")
+                ))
+                .advise(format!(
+                    "Access-Control-Allow-Headers must contain {}",
+                    missing.join(", ")
+                )),
         );
         return;
     }
@@ -196,24 +176,20 @@ async fn readable(
     let has_origin =
         answer.is_some_and(|answer| answer.header("access-control-allow-origin").is_some());
     report.add(if !has_origin {
-        Finding::failure(
-            AREA,
-            CHECK,
-            format!("the preflight allows pages of {wanted}, but they cannot read the response"),
-        )
-        .advise(advice)
+        CHECK
+            .failure(format!(
+                "the preflight allows pages of {wanted}, but they cannot read the response"
+            ))
+            .advise(advice)
     } else if exposed.contains("mcp-session-id") || exposed.contains('*') {
-        Finding::ok(
-            AREA,
-            CHECK,
-            format!("pages of {wanted} may call, and can read the needed headers"),
-        )
+        CHECK.ok(format!(
+            "pages of {wanted} may call, and can read the needed headers"
+        ))
     } else {
-        Finding::failure(
-            AREA,
-            CHECK,
-            format!("pages of {wanted} may call, but cannot read Mcp-Session-Id"),
-        )
-        .advise("Access-Control-Expose-Headers: mcp-session-id, www-authenticate")
+        CHECK
+            .failure(format!(
+                "pages of {wanted} may call, but cannot read Mcp-Session-Id"
+            ))
+            .advise("Access-Control-Expose-Headers: mcp-session-id, www-authenticate")
     });
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::super::report::{Finding, Report};
+use super::super::report::{Check, Finding, Report};
 use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
 const AREA: &str = "login";
@@ -64,9 +64,7 @@ pub(super) async fn walk(endpoint: &DiagnosedServer, metadata: &Value, report: &
         text("registration_endpoint"),
         text("authorization_endpoint"),
     ) else {
-        report.add(Finding::skipped(
-            AREA,
-            "registration",
+        report.add(Check(AREA, "registration").skipped(
             "the authorization server does not register clients, so no login can be tried",
         ));
         return;
@@ -75,27 +73,19 @@ pub(super) async fn walk(endpoint: &DiagnosedServer, metadata: &Value, report: &
         Ok(client) => client,
         Err(seen) => {
             report.add(
-                Finding::failure(AREA, "registration", seen)
+                Check(AREA, "registration").failure(seen)
                     .advise("auth.oauth.facade.registration = true; at another authorization server: enable dynamic client registration for public clients"),
             );
             return;
         }
     };
-    report.add(Finding::ok(
-        AREA,
-        "registration",
-        "a client registered itself",
-    ));
+    report.add(Check(AREA, "registration").ok("a client registered itself"));
     let start = authorization_request(authorization, &client, endpoint);
     report.add(match follow(endpoint, start).await {
         LoginOutcome::Page(host) => {
-            Finding::ok(AREA, "login page", format!("the login continues at {host}"))
+            Check(AREA, "login page").ok(format!("the login continues at {host}"))
         }
-        LoginOutcome::Unreachable(host, problem) => Finding::failure(
-            AREA,
-            "login page",
-            format!("{host}: {problem}"),
-        )
+        LoginOutcome::Unreachable(host, problem) => Check(AREA, "login page").failure(format!("{host}: {problem}"))
         .advise(
             "browsers of users must be able to reach it; check auth.oauth.facade.provider and DNS",
         ),
@@ -114,7 +104,7 @@ fn advised(
     seen: String,
     problem: Option<Problem>,
 ) -> Finding {
-    let finding = Finding::failure(AREA, "login page", seen);
+    let finding = Check(AREA, "login page").failure(seen);
     let origin = endpoint.url.origin().ascii_serialization();
     let callback = format!("{origin}/oauth/callback");
     match problem {

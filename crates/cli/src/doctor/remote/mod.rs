@@ -26,7 +26,7 @@ pub(super) use tls::judge_expiry;
 
 use super::proxy_kind::ProxyKind;
 use super::reach::skew;
-use super::report::{Finding, Report};
+use super::report::{Check, Finding, Report};
 use crate::environment::Secret;
 use wire::{Ask, CompleteResponse, DiagnosedServer};
 
@@ -76,30 +76,23 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         return Ok(());
     };
     let front = ProxyKind::of(&first.headers);
-    report.add(Finding::ok("network", "in front", front.name()));
+    report.add(Check("network", "in front").ok(front.name()));
     report.add(clock(&first, SystemTime::now()));
     health(&wire, report).await;
     access::authorization(&wire, &first, remote.walks_login, report).await;
     if wire.token.is_none() && first.status == 401 {
         report.add(
-            Finding::skipped(
-                "protocol",
-                "everything",
-                "the server requires authentication",
-            )
-            .advise(
-                "put a token or an API key into the variable LONGSHORE_TOKEN, and run it again",
-            ),
+            Check("protocol", "everything")
+                .skipped("the server requires authentication")
+                .advise(
+                    "put a token or an API key into the variable LONGSHORE_TOKEN, and run it again",
+                ),
         );
         return Ok(());
     }
     let lifecycles = protocol::examine(&wire, report).await;
     if lifecycles.handshake.is_none() && !lifecycles.stateless {
-        report.add(Finding::skipped(
-            "protocol",
-            "everything else",
-            "no protocol version works with these credentials, so guards, sessions and streams cannot be checked",
-        ));
+        report.add(Check("protocol", "everything else").skipped("no protocol version works with these credentials, so guards, sessions and streams cannot be checked"));
         return Ok(());
     }
     bodies::examine(&wire, front, &lifecycles, report).await;
@@ -132,12 +125,13 @@ async fn is_reachable(
 ) -> bool {
     match DiagnosedServer::resolve(&wire.url).await {
         Ok(addresses) => {
-            report.add(Finding::ok("network", "name", listed(&addresses)));
+            report.add(Check("network", "name").ok(listed(&addresses)));
             wire.addresses = addresses;
         }
         Err(problem) => {
             report.add(
-                Finding::failure("network", "name", problem)
+                Check("network", "name")
+                    .failure(problem)
                     .advise(format!("create a DNS record for {}", wire.host)),
             );
             return false;
@@ -145,7 +139,7 @@ async fn is_reachable(
     }
     if let Err(problem) = wire.connect(wire.port).await {
         report.add(
-            Finding::failure("network", "connection", problem).advise(
+            Check("network", "connection").failure(problem).advise(
                 "check that a server listens on this port, and that no firewall blocks it; Cloud Run: ingress: all; security groups; the Service's selector and targetPort",
             ),
         );
@@ -157,19 +151,14 @@ async fn is_reachable(
     }
     if let Err(problem) = tls::examine(wire, roots, report).await {
         report.add(
-            Finding::failure("tls", "handshake", problem)
+            Check("tls", "handshake")
+                .failure(problem)
                 .advise("serve TLS 1.2 or 1.3 on this port, with a certificate"),
         );
         return false;
     }
     old_tls::examine(wire, report).await;
     true
-}
-
-/// Finding for a check that rate limiting has prevented.
-fn limited(area: &'static str, check: &str) -> Finding {
-    let seen = "rate limit reached (429): run it later, or with a token that has a higher limit";
-    Finding::skipped(area, check, seen)
 }
 
 fn listed(addresses: &[std::net::IpAddr]) -> String {
@@ -180,13 +169,9 @@ fn listed(addresses: &[std::net::IpAddr]) -> String {
 fn plain(wire: &DiagnosedServer) -> Finding {
     let is_here = wire.addresses.iter().all(std::net::IpAddr::is_loopback);
     if is_here {
-        return Finding::ok("tls", "encryption", "none, on this machine");
+        return Check("tls", "encryption").ok("none, on this machine");
     }
-    Finding::warning(
-        "tls",
-        "encryption",
-        "none: tokens and responses can be read on the way, and clients reject OAuth without https",
-    )
+    Check("tls", "encryption").warning("none: tokens and responses can be read on the way, and clients reject OAuth without https")
     .advise("use a certificate at the balancer: ingress: spec.tls; GKE: ManagedCertificate; ALB: alb.ingress.kubernetes.io/certificate-arn")
     .advise("or in the process: http.tls.certificate and http.tls.key")
 }
@@ -194,14 +179,10 @@ fn plain(wire: &DiagnosedServer) -> Finding {
 fn clock(first: &CompleteResponse, now: SystemTime) -> Finding {
     let date = first.header("date").and_then(http_date);
     match date {
-        None => Finding::skipped("network", "clock", "the server sends no Date header"),
+        None => Check("network", "clock").skipped("the server sends no Date header"),
         Some(date) => match skew(now, date) {
-            None => Finding::ok("network", "clock", "the clocks of the server and of this machine agree"),
-            Some(skew) => Finding::warning(
-                "network",
-                "clock",
-                format!("the clocks of the server and of this machine differ by {} s", skew.as_secs()),
-            )
+            None => Check("network", "clock").ok("the clocks of the server and of this machine agree"),
+            Some(skew) => Check("network", "clock").warning(format!("the clocks of the server and of this machine differ by {} s", skew.as_secs()))
             .advise("synchronize the clock that is wrong: `timedatectl set-ntp true`; tokens and sessions depend on it"),
         },
     }
@@ -230,16 +211,13 @@ async fn health(wire: &DiagnosedServer, report: &mut Report) {
     let statuses = answered.join(", ");
     if found.iter().any(|(_, seen)| seen.status == 503) {
         report.add(
-            Finding::warning(AREA, "pages", format!("not ready: {statuses}"))
+            Check(AREA, "pages")
+                .warning(format!("not ready: {statuses}"))
                 .advise("see the server's log, and /health/detailed with credentials"),
         );
     } else if found.iter().any(|(_, seen)| is_ok(seen)) {
-        report.add(Finding::ok(AREA, "pages", statuses));
+        report.add(Check(AREA, "pages").ok(statuses));
     } else {
-        report.add(Finding::skipped(
-            AREA,
-            "pages",
-            format!("not reachable for clients: {statuses}"),
-        ));
+        report.add(Check(AREA, "pages").skipped(format!("not reachable for clients: {statuses}")));
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::super::report::{Finding, Report};
+use super::super::report::{Check, Report};
 use super::wire::DiagnosedServer;
 use crate::seal::random_bytes;
 
@@ -17,26 +17,22 @@ const OLD: [(&str, [u8; 2]); 2] = [("1.1", [3, 2]), ("1.0", [3, 1])];
 
 pub(super) async fn examine(wire: &DiagnosedServer, report: &mut Report) {
     const AREA: &str = "tls";
-    const CHECK: &str = "old versions";
+    const CHECK: Check<'_> = Check(AREA, "old versions");
     let mut taken = Vec::new();
     for (name, version) in OLD {
         match first_bytes(wire, version).await {
             Ok(said) if goes_on(&said) => taken.push(name),
             Ok(_) => {}
             Err(problem) => {
-                report.add(Finding::skipped(AREA, CHECK, problem));
+                report.add(CHECK.skipped(problem));
                 return;
             }
         }
     }
     report.add(if taken.is_empty() {
-        Finding::ok(AREA, CHECK, "TLS 1.1 and 1.0 are rejected")
+        CHECK.ok("TLS 1.1 and 1.0 are rejected")
     } else {
-        Finding::warning(
-            AREA,
-            CHECK,
-            format!("TLS {} is accepted, although it is deprecated (RFC 8996)", taken.join(" and ")),
-        )
+        CHECK.warning(format!("TLS {} is accepted, although it is deprecated (RFC 8996)", taken.join(" and ")))
         .advise("nginx: ssl_protocols TLSv1.2 TLSv1.3; GCP: an SSL policy with minTlsVersion TLS_1_2; AWS: ELBSecurityPolicy-TLS13-1-2-2021-06; Cloudflare: Minimum TLS Version 1.2")
     });
 }

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::report::{Finding, Report};
-use super::limited;
+use super::super::report::{Check, Finding, Report};
 use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
 const AREA: &str = "protocol";
@@ -79,14 +78,11 @@ async fn lifecycles(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
                     let version = server["version"].as_str().unwrap_or_default();
                     let seen = format!("{name} {version} speaks {revision}");
                     report.add(if revision == HANDSHAKE[0] {
-                        Finding::ok(AREA, "sessions", seen)
+                        Check(AREA, "sessions").ok(seen)
                     } else {
-                        Finding::warning(
-                            AREA,
-                            "sessions",
-                            format!("{seen}, and not {}", HANDSHAKE[0]),
-                        )
-                        .advise("upgrade the server or its SDK")
+                        Check(AREA, "sessions")
+                            .warning(format!("{seen}, and not {}", HANDSHAKE[0]))
+                            .advise("upgrade the server or its SDK")
                     });
                     lifecycles.handshake = Some(revision.to_owned());
                 }
@@ -99,14 +95,14 @@ async fn lifecycles(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
                         "the response to `initialize` has the protocolVersion {named}; it must be {} or an earlier one",
                         HANDSHAKE[0]
                     );
-                    report.add(Finding::failure(AREA, "sessions", problem).advise(
+                    report.add(Check(AREA, "sessions").failure(problem).advise(
                         "upgrade the server or its SDK: clients disconnect because of this",
                     ));
                 }
                 _ => report.add(refused(wire, &seen)),
             }
         }
-        Err(problem) => report.add(Finding::failure(AREA, "sessions", problem)),
+        Err(problem) => report.add(Check(AREA, "sessions").failure(problem)),
     }
     match wire.ask(&stateless(wire, "server/discover", json!({}))).await {
         Ok(seen) if seen.is_result() => {
@@ -114,27 +110,19 @@ async fn lifecycles(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
             let named = versions.as_array();
             lifecycles.stateless = named.is_some_and(|all| all.iter().any(|one| one == STATELESS));
             report.add(if lifecycles.stateless {
-                Finding::ok(AREA, "stateless", format!("it speaks {STATELESS}"))
+                Check(AREA, "stateless").ok(format!("it speaks {STATELESS}"))
             } else {
-                Finding::warning(
-                    AREA,
-                    "stateless",
-                    format!("`server/discover` works, but {STATELESS} is not in its supportedVersions ({versions})"),
-                )
+                Check(AREA, "stateless").warning(format!("`server/discover` works, but {STATELESS} is not in its supportedVersions ({versions})"))
                 .advise("upgrade the server; the response to an unknown method must be the error -32601")
             });
         }
-        Ok(seen) if seen.is_limited() => report.add(limited(AREA, "stateless")),
+        Ok(seen) if seen.is_limited() => report.add(Check(AREA, "stateless").limited()),
         Ok(seen) => report.add(
-            Finding::warning(
-                AREA,
-                "stateless",
-                format!("{STATELESS} is not supported ({}): its clients fall back to `initialize`", seen.summary()),
-            )
+            Check(AREA, "stateless").warning(format!("{STATELESS} is not supported ({}): its clients fall back to `initialize`", seen.summary()))
             .advise("upgrade the server; a proxy must pass Mcp-Method, Mcp-Name and MCP-Protocol-Version"),
         ),
         Err(problem) => report.add(
-            Finding::failure(AREA, "stateless", problem)
+            Check(AREA, "stateless").failure(problem)
                 .advise("the server must respond to an unknown method with an error; otherwise clients of the newest version wait until their timeout"),
         ),
     }
@@ -149,7 +137,7 @@ const HOST_ADVICE: &str = "the server does not accept this host name: add it to 
 fn refused(wire: &DiagnosedServer, seen: &CompleteResponse) -> Finding {
     let problem = format!("the response to `initialize` is {}", seen.summary());
     let setting = &seen.json()["error"]["data"]["setting"];
-    Finding::failure(AREA, "sessions", problem).advise(
+    Check(AREA, "sessions").failure(problem).advise(
         match seen.status {
             403 if setting == "http.allowed_hosts" => HOST_ADVICE,
             401 | 403 if wire.token.is_none() => "put a token into the variable LONGSHORE_TOKEN, and run it again; Cloud Run: $(gcloud auth print-identity-token), or allUsers as roles/run.invoker; a web application firewall may reject clients that are not browsers",
@@ -171,13 +159,9 @@ async fn negotiation(wire: &DiagnosedServer, report: &mut Report) {
     };
     let answer = seen.json();
     report.add(match answer["result"]["protocolVersion"].as_str() {
-        None if seen.is_limited() => limited(AREA, "negotiation"),
-        Some(revision) => Finding::ok(AREA, "negotiation", format!("for an unknown version the server offers {revision}")),
-        None => Finding::warning(
-            AREA,
-            "negotiation",
-            format!("the response to an unknown version is {}, not a supported version", seen.summary()),
-        )
+        None if seen.is_limited() => Check(AREA, "negotiation").limited(),
+        Some(revision) => Check(AREA, "negotiation").ok(format!("for an unknown version the server offers {revision}")),
+        None => Check(AREA, "negotiation").warning(format!("the response to an unknown version is {}, not a supported version", seen.summary()))
         .advise("the response to `initialize` must name a version that the server supports: upgrade the server or its SDK"),
     });
 }
@@ -197,7 +181,7 @@ async fn accept(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Re
         let said = match wire.ask(&asked).await {
             Ok(seen) if seen.is_result() => continue,
             Ok(seen) if seen.is_limited() => {
-                report.add(limited(AREA, "Accept"));
+                report.add(Check(AREA, "Accept").limited());
                 return;
             }
             Ok(seen) => seen.summary(),
@@ -206,19 +190,15 @@ async fn accept(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Re
         refused.push(format!("{}: {said}", accept.unwrap_or("none")));
     }
     report.add(if refused.is_empty() {
-        Finding::ok(AREA, "Accept", "any value is accepted")
+        Check(AREA, "Accept").ok("any value is accepted")
     } else {
-        Finding::warning(
-            AREA,
-            "Accept",
-            format!("clients whose Accept does not list both types are rejected: {}", refused.join("; ")),
-        )
+        Check(AREA, "Accept").warning(format!("clients whose Accept does not list both types are rejected: {}", refused.join("; ")))
         .advise("http.strict_accept = false; or have the proxy set it: nginx: proxy_set_header Accept \"application/json, text/event-stream\"")
     });
 }
 
 async fn slash(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
-    const CHECK: &str = "trailing slash";
+    const CHECK: Check<'_> = Check(AREA, "trailing slash");
     let path = wire.url.path();
     let other = match path.strip_suffix('/') {
         Some("") => return,
@@ -227,53 +207,40 @@ async fn slash(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Rep
     };
     let asked = usual(wire, lifecycles).at(other.clone());
     report.add(match wire.ask(&asked).await {
-        Ok(seen) if seen.is_result() => Finding::ok(AREA, CHECK, format!("{other} is the same")),
-        Ok(seen) if seen.is_limited() => limited(AREA, CHECK),
-        Ok(seen) if seen.redirect().is_some() => Finding::warning(
-            AREA,
-            CHECK,
-            format!(
+        Ok(seen) if seen.is_result() => CHECK.ok(format!("{other} is the same")),
+        Ok(seen) if seen.is_limited() => CHECK.limited(),
+        Ok(seen) if seen.redirect().is_some() => CHECK
+            .warning(format!(
                 "{other} is redirected ({}): many clients lose a POST that is redirected",
                 seen.status
-            ),
-        )
-        .advise(format!(
-            "serve {other} too: nginx: location ~ ^/mcp/?$ instead of location /mcp/"
-        )),
-        Ok(seen) => Finding::warning(
-            AREA,
-            CHECK,
-            format!("the response at {other} is {}", seen.summary()),
-        )
-        .advise(format!(
-            "give clients the exact URL, or route {other} too: ingress: pathType Prefix"
-        )),
-        Err(problem) => Finding::warning(AREA, CHECK, format!("{other}: {problem}"))
+            ))
+            .advise(format!(
+                "serve {other} too: nginx: location ~ ^/mcp/?$ instead of location /mcp/"
+            )),
+        Ok(seen) => CHECK
+            .warning(format!("the response at {other} is {}", seen.summary()))
+            .advise(format!(
+                "give clients the exact URL, or route {other} too: ingress: pathType Prefix"
+            )),
+        Err(problem) => CHECK
+            .warning(format!("{other}: {problem}"))
             .advise("route it to the server"),
     });
 }
 
 /// Forms on foreign sites can send any text, but a JSON content type triggers a preflight request.
 async fn content_type(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
-    const CHECK: &str = "content type";
+    const CHECK: Check<'_> = Check(AREA, "content type");
     let asked = usual(wire, lifecycles).header("content-type", "text/plain");
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };
     report.add(if seen.is_limited() {
-        limited(AREA, CHECK)
+        CHECK.limited()
     } else if seen.is_result() {
-        Finding::warning(
-            AREA,
-            CHECK,
-            "JSON is accepted as text/plain, which any web page can send without a preflight request",
-        )
+        CHECK.warning("JSON is accepted as text/plain, which any web page can send without a preflight request")
         .advise("respond with 415 to everything but application/json")
     } else {
-        Finding::ok(
-            AREA,
-            CHECK,
-            format!("the response to another content type is {}", seen.status),
-        )
+        CHECK.ok(format!("the response to another content type is {}", seen.status))
     });
 }

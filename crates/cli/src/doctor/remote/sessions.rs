@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::report::{Finding, Report};
-use super::limited;
+use super::super::report::{Check, Finding, Report};
 use super::protocol::initialize;
 use super::wire::{Ask, DiagnosedServer};
 
@@ -25,7 +24,7 @@ pub(super) async fn examine(
         .await
         .ok()?;
     let Some(id) = begun.header("mcp-session-id").map(str::to_owned) else {
-        report.add(Finding::ok(AREA, "id", "none: the server has no sessions"));
+        report.add(Check(AREA, "id").ok("none: the server has no sessions"));
         return None;
     };
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -35,12 +34,11 @@ pub(super) async fn examine(
         && !seen.is_limited()
     {
         report.add(
-            Finding::warning(
-                AREA,
-                "notification",
-                format!("the response is {} instead of 202", seen.summary()),
-            )
-            .advise("clients treat everything but 202 as a failure: upgrade the server or its SDK"),
+            Check(AREA, "notification")
+                .warning(format!("the response is {} instead of 202", seen.summary()))
+                .advise(
+                    "clients treat everything but 202 as a failure: upgrade the server or its SDK",
+                ),
         );
     }
     let mut statuses: BTreeMap<String, u32> = BTreeMap::new();
@@ -59,38 +57,32 @@ pub(super) async fn examine(
 }
 
 fn judge(statuses: &BTreeMap<String, u32>, connections: u32) -> Finding {
-    const CHECK: &str = "replicas";
+    const CHECK: Check<'_> = Check(AREA, "replicas");
     let fine = statuses.get("200").copied().unwrap_or_default();
     if fine == connections {
-        return Finding::ok(
-            AREA,
-            CHECK,
-            format!("a session holds on {connections} connections, without affinity"),
-        );
+        return CHECK.ok(format!(
+            "a session holds on {connections} connections, without affinity"
+        ));
     }
     if statuses.contains_key("429") && fine + statuses["429"] == connections {
-        return limited(AREA, CHECK);
+        return CHECK.limited();
     }
     let others: Vec<_> = statuses
         .iter()
         .filter(|(status, _)| *status != "200")
         .map(|(status, count)| format!("{count} times {status}"))
         .collect();
-    Finding::failure(
-        AREA,
-        CHECK,
-        format!(
+    CHECK.failure(format!(
             "{fine} of {connections} connections know the session; {}: replicas do not share it",
             others.join(", ")
-        ),
-    )
+        ))
     .advise("Longshore: the same seal.keys on every replica (chart: seal.existingSecret), and no affinity")
     .advise("servers with sessions in memory: one replica; or affinity by the header Mcp-Session-Id: nginx: hash $http_mcp_session_id consistent; Istio: consistentHash.httpHeaderName: mcp-session-id. Affinity by cookie does not help: clients store no cookies")
 }
 
 /// Clients start a new session only on 404 (LH-11).
 async fn unknown(wire: &DiagnosedServer, revision: &str, report: &mut Report) {
-    const CHECK: &str = "unknown session";
+    const CHECK: Check<'_> = Check(AREA, "unknown session");
     let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
     let asked = of_session(
         wire,
@@ -102,18 +94,14 @@ async fn unknown(wire: &DiagnosedServer, revision: &str, report: &mut Report) {
         return;
     };
     report.add(if seen.is_limited() {
-        limited(AREA, CHECK)
+        CHECK.limited()
     } else if seen.status == 404 {
-        Finding::ok(AREA, CHECK, "404: clients begin a new one")
+        CHECK.ok("404: clients begin a new one")
     } else {
-        Finding::warning(
-            AREA,
-            CHECK,
-            format!(
+        CHECK.warning(format!(
                 "the response is {}: clients begin a new session only after 404, for example after a restart",
                 seen.summary()
-            ),
-        )
+            ))
         .advise("respond with 404 to an unknown session ID")
     });
 }
@@ -125,23 +113,18 @@ pub(super) async fn end(wire: &DiagnosedServer, id: Option<&str>, report: &mut R
         .header("mcp-session-id", id)
         .header("accept", "application/json, text/event-stream");
     report.add(match wire.ask(&asked).await {
-        Ok(seen) if seen.is_success() => Finding::ok(
-            AREA,
-            "end",
-            format!("the response to DELETE is {}", seen.status),
-        ),
+        Ok(seen) if seen.is_success() => {
+            Check(AREA, "end").ok(format!("the response to DELETE is {}", seen.status))
+        }
         Ok(seen) if seen.status == 405 => {
-            Finding::ok(AREA, "end", "clients may not end sessions (405)")
+            Check(AREA, "end").ok("clients may not end sessions (405)")
         }
-        Ok(seen) => Finding::warning(
-            AREA,
-            "end",
-            format!("the response to DELETE is {}", seen.summary()),
-        )
-        .advise("let DELETE pass: nginx: no limit_except; WAF: allow DELETE at the endpoint"),
-        Err(problem) => {
-            Finding::warning(AREA, "end", problem).advise("let DELETE pass to the server")
-        }
+        Ok(seen) => Check(AREA, "end")
+            .warning(format!("the response to DELETE is {}", seen.summary()))
+            .advise("let DELETE pass: nginx: no limit_except; WAF: allow DELETE at the endpoint"),
+        Err(problem) => Check(AREA, "end")
+            .warning(problem)
+            .advise("let DELETE pass to the server"),
     });
 }
 

@@ -6,8 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::super::proxy_kind::ProxyKind;
-use super::super::report::{Finding, Report};
-use super::limited;
+use super::super::report::{Check, Finding, Report};
 use super::protocol::{Lifecycles, stateless};
 use super::wire::{Ask, DiagnosedServer, More, Open};
 use crate::net::{EventDecoder, SseItem};
@@ -36,18 +35,14 @@ pub(super) async fn examine(
     }
     match held {
         Some(stream) => report.add(watch(stream, front, hold).await),
-        None => report.add(Finding::skipped(
-            AREA,
-            "cut-off",
-            "no stream could be opened",
-        )),
+        None => report.add(Check(AREA, "cut-off").skipped("no stream could be opened")),
     }
 }
 
 /// A stream of 2026-07-28: its first event is an acknowledgement, sent at once. If that does not arrive, somebody holds
 /// it back.
 async fn listen(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) -> Option<Open> {
-    const CHECK: &str = "subscriptions/listen";
+    const CHECK: Check<'_> = Check(AREA, "subscriptions/listen");
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}));
     let begun = Instant::now();
     let mut stream = match wire.open(&asked).await {
@@ -64,20 +59,13 @@ async fn listen(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) -
     if !stream.is_stream() {
         let status = stream.status;
         report.add(if status == 429 {
-            limited(AREA, CHECK)
+            CHECK.limited()
         } else if status == 200 {
-            Finding::failure(
-                AREA,
-                CHECK,
-                "the content type of the response is not text/event-stream",
-            )
-            .advise("a proxy changes Content-Type, or the server does not stream")
+            CHECK
+                .failure("the content type of the response is not text/event-stream")
+                .advise("a proxy changes Content-Type, or the server does not stream")
         } else {
-            Finding::skipped(
-                AREA,
-                CHECK,
-                format!("status {status}: the server has no such streams"),
-            )
+            CHECK.skipped(format!("status {status}: the server has no such streams"))
         });
         return None;
     }
@@ -87,21 +75,19 @@ async fn listen(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) -
     compression(wire, front, report).await;
     match first {
         Ok(message) if message["method"] == "notifications/subscriptions/acknowledged" => {
-            report.add(Finding::ok(
-                AREA,
-                CHECK,
-                format!("the first event arrives after {} ms", took.as_millis()),
-            ));
+            report.add(CHECK.ok(format!(
+                "the first event arrives after {} ms",
+                took.as_millis()
+            )));
             Some(stream)
         }
         Ok(message) => {
             report.add(
-                Finding::warning(
-                    AREA,
-                    CHECK,
-                    format!("the first event is {}", message["method"]),
-                )
-                .advise("it must be notifications/subscriptions/acknowledged: upgrade the server"),
+                CHECK
+                    .warning(format!("the first event is {}", message["method"]))
+                    .advise(
+                        "it must be notifications/subscriptions/acknowledged: upgrade the server",
+                    ),
             );
             Some(stream)
         }
@@ -114,7 +100,7 @@ async fn listen(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) -
 
 /// Most clients take gzip, and a proxy that compresses waits for a block to be full.
 async fn compression(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) {
-    const CHECK: &str = "compression";
+    const CHECK: Check<'_> = Check(AREA, "compression");
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}))
         .header("accept-encoding", "gzip, deflate, br");
     let Ok(mut stream) = wire.open(&asked).await else {
@@ -127,11 +113,7 @@ async fn compression(wire: &DiagnosedServer, front: ProxyKind, report: &mut Repo
     };
     let coding = stream.header("content-encoding").map(str::to_owned);
     let Some(coding) = coding.filter(|coding| coding != "identity") else {
-        report.add(Finding::ok(
-            AREA,
-            CHECK,
-            "none, also with Accept-Encoding: gzip",
-        ));
+        report.add(CHECK.ok("none, also with Accept-Encoding: gzip"));
         return;
     };
     // A compressed acknowledgement is longer than this; the header of a compressed block is not.
@@ -145,7 +127,7 @@ async fn compression(wire: &DiagnosedServer, front: ProxyKind, report: &mut Repo
         arrived += bytes.len();
         if ARRIVED < arrived {
             report.add(
-                Finding::warning(AREA, CHECK, format!("{coding}, if the client accepts it; events still arrive immediately"))
+                CHECK.warning(format!("{coding}, if the client accepts it; events still arrive immediately"))
                     .advise("do not compress text/event-stream: it saves nothing, and some proxies buffer until a block is full"),
             );
             return;
@@ -168,7 +150,7 @@ async fn of_session(
     revision: &str,
     report: &mut Report,
 ) -> Option<Open> {
-    const CHECK: &str = "GET";
+    const CHECK: Check<'_> = Check(AREA, "GET");
     let asked = Ask::new(Method::GET, wire.url.path())
         .header("accept", "text/event-stream")
         .header("mcp-session-id", session)
@@ -187,28 +169,20 @@ async fn of_session(
     match stream.status {
         200 if stream.is_stream() => {
             headers(&stream, report);
-            report.add(Finding::ok(
-                AREA,
-                CHECK,
-                "a session has a stream of its own",
-            ));
+            report.add(CHECK.ok("a session has a stream of its own"));
             Some(stream)
         }
         405 => {
-            report.add(Finding::skipped(
-                AREA,
-                CHECK,
-                "405: the server has no such stream",
-            ));
+            report.add(CHECK.skipped("405: the server has no such stream"));
             None
         }
         429 => {
-            report.add(limited(AREA, CHECK));
+            report.add(CHECK.limited());
             None
         }
         status => {
             report.add(
-                Finding::warning(AREA, CHECK, format!("the response is {status}")).advise(
+                CHECK.warning(format!("the response is {status}")).advise(
                     "respond with text/event-stream, or with 405 if there is no such stream",
                 ),
             );
@@ -217,21 +191,18 @@ async fn of_session(
     }
 }
 
-fn buffered(check: &str, what: &str, front: ProxyKind) -> Finding {
-    Finding::failure(
-        AREA,
-        check,
-        format!(
-            "{what}; a proxy buffers streams (in front: {})",
-            front.name()
-        ),
-    )
-    .advise_all(front.against_buffering())
+fn buffered(check: Check<'_>, what: &str, front: ProxyKind) -> Finding {
+    let front_name = front.name();
+    check
+        .failure(format!(
+            "{what}; a proxy buffers streams (in front: {front_name})"
+        ))
+        .advise_all(front.against_buffering())
 }
 
 /// Checks headers that cause proxies to buffer.
 fn headers(stream: &Open, report: &mut Report) {
-    const CHECK: &str = "headers";
+    const CHECK: Check<'_> = Check(AREA, "headers");
     let mut problems = Vec::new();
     if let Some(coding) = stream
         .header("content-encoding")
@@ -249,9 +220,9 @@ fn headers(stream: &Open, report: &mut Report) {
         problems.push("no Cache-Control: no-cache, so a cache may store it".to_owned());
     }
     report.add(if problems.is_empty() {
-        Finding::ok(AREA, CHECK, "not compressed and not cached")
+        CHECK.ok("not compressed and not cached")
     } else {
-        Finding::warning(AREA, CHECK, problems.join("; "))
+        CHECK.warning(problems.join("; "))
             .advise("no compression and no caching of text/event-stream: nginx: gzip off; proxy_cache off; server: Cache-Control: no-cache, no-transform")
     });
 }
@@ -285,7 +256,7 @@ async fn first_message(stream: &mut Open, within: Duration) -> Result<Value, Str
 
 /// Holds a stream, and sees how long it is let live.
 async fn watch(mut stream: Open, front: ProxyKind, hold: Duration) -> Finding {
-    const CHECK: &str = "cut-off";
+    const CHECK: Check<'_> = Check(AREA, "cut-off");
     let begun = Instant::now();
     let mut last = begun;
     let mut signs = 0_u32;
@@ -302,29 +273,22 @@ async fn watch(mut stream: Open, front: ProxyKind, hold: Duration) -> Finding {
             More::Silence => {
                 let seen = format!("open after {} s, {signs} heartbeats", hold.as_secs());
                 return if signs == 0 && Duration::from_secs(30) <= hold {
-                    Finding::warning(
-                        AREA,
-                        CHECK,
-                        format!("{seen}: balancers close silent streams, usually after 60 s"),
-                    )
+                    CHECK.warning(format!("{seen}: balancers close silent streams, usually after 60 s"))
                     .advise("send a comment every 15 to 25 s, as Longshore does, or raise the timeouts:")
                     .advise_all(front.against_cut_offs())
                 } else {
-                    Finding::ok(AREA, CHECK, format!("{seen}; --hold 120 waits longer"))
+                    CHECK.ok(format!("{seen}; --hold 120 waits longer"))
                 };
             }
             More::End => "ended".to_owned(),
             More::Broken(problem) => format!("broken off ({problem})"),
         };
-        return Finding::warning(
-            AREA,
-            CHECK,
-            format!(
+        return CHECK
+            .warning(format!(
                 "{ended} after {} s, the last {} s without a heartbeat",
                 begun.elapsed().as_secs(),
                 last.elapsed().as_secs()
-            ),
-        )
-        .advise_all(front.against_cut_offs());
+            ))
+            .advise_all(front.against_cut_offs());
     }
 }

@@ -12,7 +12,7 @@ use rustls::{
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::super::report::{Finding, Report};
+use super::super::report::{Check, Finding, Report};
 use super::wire::DiagnosedServer;
 use crate::auth::certificate_expiry;
 use crate::environment::unix_seconds;
@@ -136,24 +136,18 @@ pub(in crate::doctor) fn judge_expiry(area: &'static str, end: u64, now: u64) ->
     const RENEW: &str = "renew it (cert-manager: kubectl describe certificate; certbot: certbot renew), and let the server reload it";
     match end.checked_sub(now) {
         None => Some(
-            Finding::failure(
-                area,
-                "expiry",
-                format!("the certificate expired at {}", date(end)),
-            )
-            .advise(RENEW),
+            Check(area, "expiry")
+                .failure(format!("the certificate expired at {}", date(end)))
+                .advise(RENEW),
         ),
         Some(left) if left < RENEWED => Some(
-            Finding::warning(
-                area,
-                "expiry",
-                format!(
+            Check(area, "expiry")
+                .warning(format!(
                     "the certificate expires in {} days, at {}",
                     left / 86_400,
                     date(end)
-                ),
-            )
-            .advise(RENEW),
+                ))
+                .advise(RENEW),
         ),
         Some(_) => None,
     }
@@ -173,18 +167,16 @@ pub(super) async fn examine(
     let shown = wire.shown(examining(&both, true)?).await?;
     let chain = &shown.chain;
     report.add(match verify(chain, &wire.host, roots, UnixTime::now()) {
-        Ok(()) => Finding::ok(
-            AREA,
-            "chain",
-            format!("a chain of {} certificates to a trusted CA", chain.len()),
-        ),
+        Ok(()) => Check(AREA, "chain").ok(format!(
+            "a chain of {} certificates to a trusted CA",
+            chain.len()
+        )),
         Err(error) => untrusted(&error, chain.len(), &wire.host),
     });
     if let Some(end) = chain.first().and_then(|leaf| certificate_expiry(leaf)) {
         report.add(
-            judge_expiry(AREA, end, unix_seconds()).unwrap_or_else(|| {
-                Finding::ok(AREA, "expiry", format!("not before {}", date(end)))
-            }),
+            judge_expiry(AREA, end, unix_seconds())
+                .unwrap_or_else(|| Check(AREA, "expiry").ok(format!("not before {}", date(end)))),
         );
     }
     let mut spoken = Vec::new();
@@ -203,8 +195,8 @@ pub(super) async fn examine(
     };
     let seen = format!("TLS {}; {http2}", spoken.join(" and "));
     report.add(match (&spoken[..], shown.version) {
-        (["1.3", ..], Some(ProtocolVersion::TLSv1_3)) => Finding::ok(AREA, "versions", seen),
-        _ => Finding::warning(AREA, "versions", format!("{seen}; not 1.3")).advise(
+        (["1.3", ..], Some(ProtocolVersion::TLSv1_3)) => Check(AREA, "versions").ok(seen),
+        _ => Check(AREA, "versions").warning(format!("{seen}; not 1.3")).advise(
             "nginx: ssl_protocols TLSv1.2 TLSv1.3; GCP: an SSL policy of profile MODERN; AWS: ELBSecurityPolicy-TLS13-1-2-2021-06",
         ),
     });
@@ -212,7 +204,7 @@ pub(super) async fn examine(
 }
 
 fn untrusted(error: &Error, sent: usize, host: &str) -> Finding {
-    let failure = |seen: String| Finding::failure(AREA, "chain", seen);
+    let failure = |seen: String| Check(AREA, "chain").failure(seen);
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) if sent == 1 => failure(
             "the server sent one certificate, which no trusted CA signed: it is self-signed, or intermediate certificates are missing"

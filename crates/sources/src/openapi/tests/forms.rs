@@ -55,8 +55,7 @@ async fn files_are_lists_nullable_and_described_as_the_document_says() {
     compiled.check(&nothing).expect("nullable");
     assert!(compiled.check(&json!({"body": {"files": "YQ=="}})).is_err());
     assert!(compiled.check(&json!({"body": {"files": null}})).is_err());
-    call(&collector, "a", body).await.expect("sent");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
+    let request = request_of(&collector, &seen, "a", body).await;
     for part in [
         "name=\"files\"; filename=\"files\"\r\nContent-Type: application/octet-stream\r\n\r\na\r\n",
         "name=\"files\"; filename=\"b.txt\"\r\nContent-Type: application/octet-stream\r\n\r\nb\r\n",
@@ -90,8 +89,7 @@ async fn a_form_has_the_fields_of_all_its_alternatives() {
         assert!(compiled.check(&json!({"body": {"file": "YQ=="}})).is_err());
         let other = json!({"body": {"kind": "other", "file": "YQ=="}});
         assert!(compiled.check(&other).is_err());
-        call(&collector, "a", file).await.expect("sent");
-        let request = seen.lock().expect("no panic").pop().expect("a request");
+        let request = request_of(&collector, &seen, "a", file).await;
         assert!(
             request.contains("filename=\"file\"") && request.contains("\r\n\r\nhello\r\n"),
             "{request}"

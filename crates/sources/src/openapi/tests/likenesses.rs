@@ -70,27 +70,21 @@ async fn what_two_alternatives_allow_is_allowed() {
         .expect("a result");
     assert!(output.structured.is_some());
     let request = seen.lock().expect("no panic").pop().expect("a request");
-    assert!(
-        request.starts_with("POST /repos/o/r/issues HTTP/1.1"),
-        "{request}"
-    );
-    call(&collector, "markdown_render-raw", json!({"body": "# T"}))
-        .await
-        .expect("a result");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
+    begins(&request, "POST /repos/o/r/issues HTTP/1.1");
+    let request = request_of(
+        &collector,
+        &seen,
+        "markdown_render-raw",
+        json!({"body": "# T"}),
+    )
+    .await;
     assert!(
         request.contains("text/plain") && request.ends_with("\r\n\r\n# T"),
         "{request}"
     );
     let content = json!({"owner": "o", "repo": "r", "path": "src/a b.rs"});
-    call(&collector, "repos_get-content", content)
-        .await
-        .expect("a result");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
-    assert!(
-        request.starts_with("GET /repos/o/r/contents/src%2Fa%20b%2Ers "),
-        "{request}"
-    );
+    let request = request_of(&collector, &seen, "repos_get-content", content).await;
+    begins(&request, "GET /repos/o/r/contents/src%2Fa%20b%2Ers ");
 }
 
 #[tokio::test]
@@ -109,10 +103,7 @@ async fn lists_and_objects_in_forms_are_written_as_the_document_says() {
         "amount": 5, "expand": ["customer"], "items": [{"price": "p", "tiers": [1, 2]}],
         "metadata": {"a b": "c"}, "shipping": {"address": {"city": "X"}},
     });
-    call(&collector, "PostCharges", json!({ "body": body }))
-        .await
-        .expect("a result");
-    let request = last();
+    let request = request_of(&collector, &seen, "PostCharges", json!({ "body": body })).await;
     assert!(
         request.ends_with(
             "\r\n\r\namount=5&expand%5B0%5D=customer&items%5B0%5D%5Bprice%5D=p&items%5B0%5D%5Btiers%5D%5B0%5D=1\
@@ -133,9 +124,9 @@ async fn lists_and_objects_in_forms_are_written_as_the_document_says() {
         "{reported}"
     );
     let request = last();
-    assert!(
-        request.starts_with("GET /v1/charges?created%5Bgt%5D=1&expand%5B%5D=data "),
-        "{request}"
+    begins(
+        &request,
+        "GET /v1/charges?created%5Bgt%5D=1&expand%5B%5D=data ",
     );
     let file = json!({"body": {"purpose": "p", "file": "f"}});
     call(&collector, "PostFiles", file).await.expect("a result");
@@ -178,15 +169,10 @@ async fn an_answer_that_is_not_what_the_document_says_is_shown_all_the_same() {
     );
     let lenient = tools_of(CHAT, &format!("http://{server}"), json!({}));
     let arguments = json!({"types": ["a", "b"], "exclude_archived": true, "prefs": {"a": 1}, "note": "n", "any": "a", "level": "2"});
-    call(&lenient, "conversations_list", arguments)
-        .await
-        .expect("a result");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
-    assert!(
-        request.starts_with(
-            "GET /api/conversations.list?types=a,b&exclude_archived=true&prefs=%7B%22a%22%3A1%7D&note=n&any=a&level=2 "
-        ),
-        "{request}"
+    let request = request_of(&lenient, &seen, "conversations_list", arguments).await;
+    begins(
+        &request,
+        "GET /api/conversations.list?types=a,b&exclude_archived=true&prefs=%7B%22a%22%3A1%7D&note=n&any=a&level=2 ",
     );
 }
 
@@ -206,10 +192,7 @@ async fn files_go_in_parts_in_the_documents_order_and_fragments_go_nowhere() {
     assert!(schema["properties"].get("Content-Length").is_none());
     let compiled = Compiled::input(schema).expect("sound");
     compiled.check(&arguments).expect("a file with its name");
-    call(&collector, "post_files_id_content", arguments)
-        .await
-        .expect("a result");
-    let request = last();
+    let request = request_of(&collector, &seen, "post_files_id_content", arguments).await;
     let attributes = request
         .find("name=\"attributes\"\r\nContent-Type: application/json\r\n\r\n{\"name\":\"n\"}");
     let file = request
@@ -228,10 +211,7 @@ async fn files_go_in_parts_in_the_documents_order_and_fragments_go_nowhere() {
     let arguments = json!({
         "at": [1, 2], "label": ["a", "b"], "plain": {"x": "1", "y": "2"}, "piped": ["a", "b"], "spaced": ["c", "d"],
     });
-    call(&collector, "styles", arguments)
-        .await
-        .expect("a result");
-    let request = last();
+    let request = request_of(&collector, &seen, "styles", arguments).await;
     assert!(
         request
             .starts_with("GET /2.0/matrix/;at=1;at=2/.a,b/x=1,y=2?piped=a%7Cb&spaced=c&spaced=d "),

@@ -31,12 +31,8 @@ async fn rfc_6570_unreserved_characters_are_literal_and_empty_lists_are_left_out
     let arguments = json!({
         "session": "a-b.c_d~e;f", "prefs": {"x-y": "1.5"}, "tags": [], "piped": [], "x-list": [], "n": 1.0, "my-id": 7.0,
     });
-    call(&collector, "a", arguments).await.expect("sent");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
-    assert!(
-        request.starts_with("GET /a/;my-id=7?n=1 HTTP/1.1\r\n"),
-        "{request}"
-    );
+    let request = request_of(&collector, &seen, "a", arguments).await;
+    begins(&request, "GET /a/;my-id=7?n=1 HTTP/1.1\r\n");
     assert!(
         request.contains("cookie: session=a-b.c_d~e%3Bf; x-y=1.5\r\n"),
         "{request}"
@@ -51,12 +47,8 @@ async fn the_default_of_a_server_variable_is_a_number_too_and_must_exist() {
     let variables = json!({"port": {"default": server.port()}, "version": {"default": 1.0}, "on": {"default": true}});
     let url = json!({"url": "http://127.0.0.1:{port}/v{version}/{on}", "variables": variables});
     let collector = import_with(document(&url, &operations), json!({}));
-    call(&collector, "a", json!({})).await.expect("sent");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
-    assert!(
-        request.starts_with("GET /v1.0/true/a HTTP/1.1"),
-        "{request}"
-    );
+    let request = request_of(&collector, &seen, "a", json!({})).await;
+    begins(&request, "GET /v1.0/true/a HTTP/1.1");
     for variables in [json!({"region": {"enum": ["eu"]}}), json!({})] {
         let url = json!({"url": "https://api.example.com/{region}", "variables": variables});
         let collector = import_with(document(&url, &operations), json!({}));
@@ -116,12 +108,8 @@ async fn a_query_credential_is_sent_once() {
     document["components"] = json!({"securitySchemes": {"key": scheme}});
     let collector = import_with(document, json!({"credentials": {"key": "ours"}}));
     let arguments = json!({"key": "theirs", "q": "a b"});
-    call(&collector, "a", arguments).await.expect("sent");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
-    assert!(
-        request.starts_with("GET /a?q=a%20b&key=ours HTTP/1.1"),
-        "{request}"
-    );
+    let request = request_of(&collector, &seen, "a", arguments).await;
+    begins(&request, "GET /a?q=a%20b&key=ours HTTP/1.1");
 }
 
 #[tokio::test]
@@ -178,14 +166,14 @@ async fn parameters_that_the_configuration_supplies_are_not_arguments() {
     assert_eq!(schema["required"], json!(["X-Api-Key", "q"]));
     // An operation that does not use the scheme keeps its parameter.
     assert_eq!(schema_of(&collector, "b")["required"], json!(["x-api-key"]));
-    call(&collector, "a", json!({"X-Api-Key": "mine", "q": "z"}))
-        .await
-        .expect("sent");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
-    assert!(
-        request.starts_with("GET /a?X-Api-Key=mine&q=z&token=t-1 HTTP/1.1"),
-        "{request}"
-    );
+    let request = request_of(
+        &collector,
+        &seen,
+        "a",
+        json!({"X-Api-Key": "mine", "q": "z"}),
+    )
+    .await;
+    begins(&request, "GET /a?X-Api-Key=mine&q=z&token=t-1 HTTP/1.1");
     for part in [
         "x-api-key: k-1\r\n",
         "cookie: sid=s-1\r\n",
@@ -255,10 +243,7 @@ async fn bodies_have_the_media_type_that_fits_their_argument() {
             "{schema}"
         );
         assert!(!content.to_string().contains("yaml") || schema["enum"].is_array());
-        call(&collector, "a", json!({"body": body}))
-            .await
-            .expect("sent");
-        let request = seen.lock().expect("no panic").pop().expect("a request");
+        let request = request_of(&collector, &seen, "a", json!({"body": body})).await;
         let (kind, text) = sent;
         let kind = format!("content-type: {kind}\r\n");
         assert!(request.contains(&kind), "{content}: {request}");
@@ -277,10 +262,7 @@ async fn subtypes_of_multipart_have_a_boundary() {
     let url = json!({"url": format!("http://{server}")});
     let collector = import_with(document(&url, &operations), json!({}));
     let body = json!({"data": "aGk=", "metadata": {"a": 1}});
-    call(&collector, "a", json!({"body": body}))
-        .await
-        .expect("sent");
-    let request = seen.lock().expect("no panic").pop().expect("a request");
+    let request = request_of(&collector, &seen, "a", json!({"body": body})).await;
     let (_, rest) = request
         .split_once("content-type: multipart/related; boundary=")
         .expect("a boundary");
