@@ -29,7 +29,7 @@ use super::context::{Origin, RequestContext};
 use super::dispatched::{Dispatched, Outcome, Waiting};
 use super::endpoint::BodyReader;
 use super::headers::Summary;
-use super::rejection::response::announce_close;
+use super::rejection::response::{announce_close, closes_unread, drop_arrived};
 use super::rejection::{HttpError, Rejection};
 use super::route::{Open, Route, RouteTarget};
 use crate::limit::Limit;
@@ -45,7 +45,14 @@ pub(super) struct Progress {
     stage: Stage,
     /// True once the whole body was read.
     is_read: bool,
+    /// The response to a request whose body arrives in chunks, until the rest of these is dropped.
+    held: Option<Box<Response<Body>>>,
+    /// Number of bytes that were dropped of a body.
+    dropped: usize,
 }
+
+/// Maximum number of bytes of a body that are dropped so that its connection stays open.
+const DROPPED_MAX: usize = 64 * 1024;
 
 enum Stage {
     /// Find the route, check the limits and find the caller.
@@ -74,6 +81,8 @@ impl Progress {
             caller: Caller::Everybody,
             stage: Stage::Route,
             is_read: false,
+            held: None,
+            dropped: 0,
         }
     }
 
@@ -91,19 +100,44 @@ impl Progress {
         head: &mut Parts,
         body: &mut Body,
     ) -> Poll<Response<Body>> {
+        if let Some(response) = self.held.take() {
+            return self.drop_body(cx, head, body, *response);
+        }
         let finished = ready!(self.advance(cx, (origin, summary), head, body));
         let outcome = match finished {
             Ok(Finished::Reply(reply)) => self.respond(reply, (origin, summary), head),
             Ok(Finished::Response(response)) => Ok(*response),
             Err(rejection) => Err(rejection),
         };
-        let mut response = match outcome {
+        let response = match outcome {
             Ok(response) => response,
             Err(rejection) => self.reject(rejection, origin, head),
         };
-        if !self.is_read {
-            announce_close(cx, head.version, body, &mut response);
+        match self.is_read {
+            true => Poll::Ready(response),
+            false => self.drop_body(cx, head, body, response),
         }
+    }
+
+    /// Drops a body that nothing reads. hyper gives a chunk at each poll, so more of them may have arrived.
+    fn drop_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &Parts,
+        body: &mut Body,
+        mut response: Response<Body>,
+    ) -> Poll<Response<Body>> {
+        if closes_unread(head.version, &response)
+            && let Some(length @ 1..) = drop_arrived(cx, body)
+        {
+            self.dropped += length;
+            if self.dropped <= DROPPED_MAX {
+                cx.waker().wake_by_ref();
+                self.held = Some(Box::new(response));
+                return Poll::Pending;
+            }
+        }
+        announce_close(cx, head.version, body, &mut response);
         Poll::Ready(response)
     }
 

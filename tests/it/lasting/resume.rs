@@ -412,6 +412,35 @@ fn an_answer_is_kept_once_the_state_is_back_since_its_connection_may_be_broken()
 }
 
 #[test]
+fn a_question_is_kept_once_the_state_is_back_since_its_connection_may_be_broken() {
+    let away = Away::default();
+    let is_away = Arc::clone(&away.is_away);
+    let app = App::new().tool(asks_twice).store(Arc::new(Fronted(away)));
+    let server = Serve::new().app(|_| app).start();
+    let session = server.session_of("2025-11-25", &json!({"roots": {}}));
+    let answer = |question: &Value| {
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}});
+        session.post(&answer.to_string()).accepted();
+    };
+    let mut connection = server.connect();
+    let call = session.text("tools/call", &json!({"name": "asks_twice"}));
+    connection.send(call).receive_head();
+    connection.any_event().expect("its beginning");
+    let first = connection.any_event().expect("a question");
+    is_away.store(true, Ordering::SeqCst);
+    answer(first.message.as_ref().expect("a question"));
+    // The server cannot tell whether this arrives.
+    let second = connection.event().expect("another question");
+    drop(connection);
+    is_away.store(false, Ordering::SeqCst);
+    let mut back = resume(&server, &session, id_of(&first));
+    assert_eq!(back.event(), Some(second.clone()));
+    answer(&second);
+    let result = back.event().expect("an answer")["result"].take();
+    assert_eq!(result["isError"], false);
+}
+
+#[test]
 fn a_question_that_nobody_reads_is_kept_once_the_state_is_back() {
     let away = Away::default();
     let (is_away, failed) = (Arc::clone(&away.is_away), Arc::clone(&away.failed));

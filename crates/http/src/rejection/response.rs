@@ -96,23 +96,29 @@ pub(crate) fn announce_close(
     body: &mut Body,
     response: &mut Response<Body>,
 ) {
-    let is_announced = response.headers().contains_key(CONNECTION);
-    if version < Version::HTTP_2 && !is_announced && is_unread(cx, body) {
+    if closes_unread(version, response) && drop_arrived(cx, body).is_some() {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
 }
 
-/// Drops what has arrived of a body. Returns true if more is to come.
-fn is_unread(cx: &mut Context<'_>, body: &mut Body) -> bool {
+/// Returns true if the connection ends after the response unless the body is read first.
+pub(crate) fn closes_unread(version: Version, response: &Response<Body>) -> bool {
+    version < Version::HTTP_2 && !response.headers().contains_key(CONNECTION)
+}
+
+/// Drops what has arrived of a body. Returns its length if more is to come.
+pub(crate) fn drop_arrived(cx: &mut Context<'_>, body: &mut Body) -> Option<usize> {
+    let mut length = 0;
     while !body.is_end_stream() {
         match Pin::new(&mut *body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(None) => return false,
-            Poll::Ready(Some(Err(_))) | Poll::Pending => return true,
+            Poll::Ready(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
+            Poll::Ready(None) => return None,
+            Poll::Ready(Some(Err(_))) => return Some(0),
+            Poll::Pending => return Some(length),
         }
     }
-    false
+    None
 }
 
 /// Builds a JSON-RPC error. No code of the specification applies here; the code is derived from the status.

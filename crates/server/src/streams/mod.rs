@@ -12,6 +12,7 @@
 
 mod sessions;
 mod registration;
+mod pending_write;
 mod resumable;
 mod config;
 mod subscriber;
@@ -156,7 +157,7 @@ impl Streams {
             stopping: AtomicBool::new(false),
             health: StateHealth::default(),
             logged_bytes: AtomicU64::new(0),
-            retry_budget: Arc::new(Semaphore::new(resumable::RETRY_BYTES_MAX)),
+            retry_budget: Arc::new(Semaphore::new(pending_write::RETRY_BYTES_MAX)),
         }
     }
 

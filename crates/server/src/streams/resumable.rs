@@ -4,6 +4,7 @@
 //! disconnects or resumes elsewhere, a task takes over. Resumed streams follow the log ([`LogFollower`]) on any
 //! replica.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -19,6 +19,9 @@ use super::Streams;
 use super::bus::BusMessage;
 use super::event::{EventData, EventId, EventSource, StreamEvent, StreamId};
 use super::live_stream::LiveStream;
+use super::pending_write::{
+    PendingWrite, RETRY_BYTES_MAX, RETRY_BYTES_MIN, Unwritten, append, may_pass,
+};
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::call_stream::CallStream;
@@ -73,9 +76,9 @@ impl Streams {
         let begins = [&[BEGINNING], call.request_id().as_bytes()].concat();
         let writing = PendingWrite::new(
             (self, &state),
-            (log.clone(), keep),
-            BEGINNING,
-            EventData::Empty,
+            (&log, keep),
+            (BEGINNING, EventData::Empty),
+            VecDeque::new(),
             begins.into(),
         );
         Box::new(ResumableStream {
@@ -95,6 +98,7 @@ impl Streams {
                 is_logged: true,
                 is_over: false,
                 is_detached: false,
+                unwritten: Unwritten::default(),
                 attempts: None,
             }),
         })
@@ -124,15 +128,8 @@ struct LoggedCall {
     is_over: bool,
     /// True if the call has no reader, so an event that is not logged is lost.
     is_detached: bool,
+    unwritten: Unwritten,
     attempts: Option<RetryWindow>,
-}
-
-/// An event that is being appended to the log.
-struct PendingWrite {
-    data: EventData,
-    kind: u8,
-    entry: Bytes,
-    done: BoxFuture<'static, Result<u64, StateError>>,
 }
 
 /// Retries of an entry of a log, while the state is unavailable.
@@ -147,31 +144,6 @@ struct RetryWindow {
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum duration of retries during shutdown.
 const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
-/// Maximum size of all entries waiting for a retry: 16 MiB.
-pub(super) const RETRY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes that an entry counts at least, since its call takes memory too: 4 KiB.
-const RETRY_BYTES_MIN: usize = 4 * 1024;
-
-impl PendingWrite {
-    fn new(
-        (streams, state): (&Streams, &SharedState),
-        (log, keep): (String, Retention),
-        kind: u8,
-        data: EventData,
-        entry: Bytes,
-    ) -> Self {
-        let state = state.clone();
-        let bytes = entry.len() as u64;
-        streams.logged_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let put = entry.clone();
-        Self {
-            data,
-            kind,
-            entry,
-            done: Box::pin(async move { state.append(&log, put, keep).await }),
-        }
-    }
-}
 
 impl LoggedCall {
     /// Returns the next event after it was logged.
@@ -190,11 +162,26 @@ impl LoggedCall {
                     }
                     return Poll::Ready(self.take_for_reader());
                 }
-                let Some(PendingWrite { data, kind, .. }) = self.writing.take() else {
+                if written.is_ok()
+                    && let Some(writing) = &mut self.writing
+                    && writing.before.pop_front().is_some()
+                {
+                    let next = writing.next();
+                    writing.done = append(&self.state, &self.log, next, self.keep, Duration::ZERO);
+                    continue;
+                }
+                let Some(mut writing) = self.writing.take() else {
                     continue;
                 };
-                if written.is_ok() {
-                    self.attempts = None;
+                let kind = writing.kind;
+                let data = std::mem::replace(&mut writing.data, EventData::Empty);
+                match &written {
+                    Ok(_) => (self.attempts, self.unwritten.room) = (None, None),
+                    Err(error) if kind == MESSAGE && !self.is_detached && may_pass(error) => {
+                        let budget = &self.streams.retry_budget;
+                        self.unwritten.hold(writing, self.keep, budget);
+                    }
+                    Err(_) => self.unwritten.room = None,
                 }
                 let number = written.ok();
                 self.is_logged &= kind != BEGINNING || number.is_some();
@@ -212,6 +199,13 @@ impl LoggedCall {
                 return Poll::Ready(None);
             }
             self.is_logged &= !self.live.is_abandoned.load(Ordering::Acquire);
+            if self.is_detached
+                && self.is_logged
+                && let Some(last) = self.unwritten.entries.pop_back()
+            {
+                self.write((MESSAGE, EventData::Empty), last);
+                continue;
+            }
             let Poll::Ready(event) = self.call.poll_next(cx) else {
                 return Poll::Pending;
             };
@@ -233,10 +227,15 @@ impl LoggedCall {
             if self.is_over {
                 self.keep.life = Duration::from_secs(self.streams.config.replay_seconds);
             }
-            let place = (self.log.clone(), self.keep);
-            let store = (&*self.streams, &self.state);
-            self.writing = Some(PendingWrite::new(store, place, kind, data, entry));
+            self.write((kind, data), entry);
         }
+    }
+
+    /// Begins to append an entry behind the messages that could not be appended before.
+    fn write(&mut self, event: (u8, EventData), entry: Bytes) {
+        let before = std::mem::take(&mut self.unwritten.entries);
+        let (store, place) = ((&*self.streams, &self.state), (&*self.log, self.keep));
+        self.writing = Some(PendingWrite::new(store, place, event, before, entry));
     }
 
     /// Takes the response whose entry is retried. The reader's connection may be broken, so the entry is written
@@ -252,12 +251,11 @@ impl LoggedCall {
         let Some(writing) = &mut self.writing else {
             return false;
         };
-        let may_be = !matches!(error, StateError::TooLarge { .. } | StateError::WrongType);
         let must_arrive = match writing.kind {
             MESSAGE => self.is_detached,
             kind => kind != BEGINNING,
         };
-        if !(may_be && must_arrive) {
+        if !(may_pass(error) && must_arrive) {
             return false;
         }
         if self.attempts.is_none() {
@@ -266,7 +264,7 @@ impl LoggedCall {
             if !self.is_detached && budget.available_permits() < RETRY_BYTES_MAX / 2 {
                 return false;
             }
-            let bytes = writing.entry.len().max(RETRY_BYTES_MIN);
+            let bytes = writing.bytes().max(RETRY_BYTES_MIN);
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             let room = Arc::clone(budget).try_acquire_many_owned(bytes);
             self.attempts = room.ok().map(|room| RetryWindow {
@@ -296,12 +294,8 @@ impl LoggedCall {
             }
             return false;
         }
-        let (state, log) = (self.state.clone(), self.log.clone());
-        let (entry, keep) = (writing.entry.clone(), self.keep);
-        writing.done = Box::pin(async move {
-            tokio::time::sleep(RETRY_INTERVAL).await;
-            state.append(&log, entry, keep).await
-        });
+        let next = writing.next();
+        writing.done = append(&self.state, &self.log, next, self.keep, RETRY_INTERVAL);
         true
     }
 
