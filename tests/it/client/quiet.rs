@@ -45,12 +45,18 @@ fn serve(
             *open = stream.try_clone().ok();
             continue;
         }
+        let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let status = match &*request.target {
+            "/messages" if message["method"] == "tools/list" => "403 Forbidden",
             "/messages" => "202 Accepted",
             _ => "405 Method Not Allowed",
         };
-        let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
-        let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let echo = match status {
+            "403 Forbidden" => request.headers["authorization"].as_str(),
+            _ => "",
+        };
+        let length = echo.len();
+        let response = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{echo}");
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" if status.starts_with("202") => Some(json!({
                 "protocolVersion": "2024-11-05", "capabilities": {},
@@ -73,6 +79,10 @@ fn serve(
 }
 
 async fn connect(url: &str) -> Client {
+    connect_with(url, http::HeaderMap::new()).await
+}
+
+async fn connect_with(url: &str, headers: http::HeaderMap) -> Client {
     let deadlines = Deadlines {
         total: None,
         idle: Duration::from_millis(500),
@@ -80,7 +90,7 @@ async fn connect(url: &str) -> Client {
     };
     let target = Target::Url {
         url: url.parse().expect("a URL"),
-        headers: http::HeaderMap::new(),
+        headers,
         client: HttpClient::builder(Guard::public().allow_loopback())
             .deadlines(deadlines)
             .build()
@@ -109,4 +119,18 @@ async fn a_stream_is_given_up_if_a_ping_is_not_answered() {
     let client = connect(&url).await;
     pinged.recv().expect("a ping");
     crate::lasting::becomes(|| client.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_in_an_error_response_to_a_message_are_redacted() {
+    let (url, _pinged) = start(true);
+    let mut token = http::HeaderValue::from_static("Bearer canary-of-the-api");
+    token.set_sensitive(true);
+    let headers = http::HeaderMap::from_iter([(http::header::AUTHORIZATION, token)]);
+    let client = connect_with(&url, headers).await;
+    let refused = client
+        .request("tools/list", Params::new(), None, None)
+        .await;
+    let refused = refused.expect_err("status 403").to_string();
+    assert!(refused.contains("Bearer ***"), "{refused}");
 }

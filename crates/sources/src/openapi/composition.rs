@@ -23,6 +23,14 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
+    /// Returns these surroundings of a value without other properties.
+    pub(super) fn with_absent(&self, absent: &Absent) -> Self {
+        Self {
+            absent: absent.clone(),
+            ..*self
+        }
+    }
+
     /// Returns those of the parts of a schema.
     pub(super) fn of_parts(&self, schema: &Map<String, Value>) -> Self {
         Self {

@@ -8,9 +8,14 @@ use super::text::text;
 /// Maximum number of subtypes that are named.
 const SUBTYPES_MAX: usize = 50;
 
-/// Names the values of a schema's discriminator in the titles of the alternatives that they choose. `copied` has the
-/// alternatives.
-pub(super) fn name_alternatives(schema: &Map<String, Value>, copied: &mut Map<String, Value>) {
+/// Shows which values of a schema's discriminator there are, in the copy of the schema.
+pub(super) fn name_types(schema: &Map<String, Value>, copied: &mut Map<String, Value>) {
+    name_alternatives(schema, copied);
+    name_subtypes(schema, copied);
+}
+
+/// Names the values in the titles of the alternatives that they choose.
+fn name_alternatives(schema: &Map<String, Value>, copied: &mut Map<String, Value>) {
     let Some(discriminator) = schema.get("discriminator") else {
         return;
     };
@@ -42,7 +47,7 @@ pub(super) fn name_alternatives(schema: &Map<String, Value>, copied: &mut Map<St
 }
 
 /// Names the subtypes of a base schema in the description of the property that distinguishes them.
-pub(super) fn name_subtypes(schema: &Map<String, Value>, copied: &mut Map<String, Value>) {
+fn name_subtypes(schema: &Map<String, Value>, copied: &mut Map<String, Value>) {
     let discriminator = schema.get("discriminator").filter(|_| is_base(schema));
     let Some(discriminator) = discriminator else {
         return;

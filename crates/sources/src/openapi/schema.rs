@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::composition::{Surroundings, is_closed, open};
 use super::direction::{Direction, required_of, without_absent};
-use super::discriminator::{name_alternatives, name_subtypes};
+use super::discriminator::name_types;
 use super::document::{Document, Version};
 use crate::source::name::sanitized;
 
@@ -173,10 +173,7 @@ impl<'a> SchemaInliner<'a> {
             self.direction
                 .add_absent(self.document, schema, &mut inner.absent);
         }
-        let alternatives = Surroundings {
-            absent: inner.absent.clone(),
-            ..*around
-        };
+        let alternatives = around.with_absent(&inner.absent);
         let mut copied = Map::new();
         for keyword in KEPT {
             if let Some(value) = members.get(keyword)
@@ -228,8 +225,7 @@ impl<'a> SchemaInliner<'a> {
         }
         without_absent(&mut copied, &inner.absent);
         open(members, &mut copied, around);
-        name_alternatives(members, &mut copied);
-        name_subtypes(members, &mut copied);
+        name_types(members, &mut copied);
         exclusive(&mut copied);
         any_of(&mut copied);
         if self.document.version == Version::V3_0 {
