@@ -144,7 +144,7 @@ pub struct ResourceDefinition {
 }
 
 impl ResourceDefinition {
-    /// A URI, or a template of URIs (RFC 6570, levels 1 to 3 and `{path*}`), and a name for programs.
+    /// A URI, or a template of URIs (RFC 6570, levels 1 to 3, `{path*}` and `{/path*}`), and a name for programs.
     ///
     /// Both are validated when the resource is registered.
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {

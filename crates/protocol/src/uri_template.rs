@@ -1,4 +1,4 @@
-//! URI templates of RFC 6570, levels 1 to 3 and `{a*}`: expanded to URIs, and matched against them.
+//! URI templates of RFC 6570, levels 1 to 3, `{a*}` and `{/a*}`: expanded to URIs, and matched against them.
 //!
 //! Matching is the inverse of expansion: it reads a URI once and never goes back. That works for templates in which
 //! each variable can be told from what follows it, and only those are accepted.
@@ -101,6 +101,8 @@ enum Operator {
     Fragment,
     Label,
     Path,
+    /// Any number of path segments in one variable.
+    Segments,
     Parameter,
     Query,
     Continuation,
@@ -111,7 +113,7 @@ impl Operator {
         match self {
             Self::Fragment => b'#',
             Self::Label => b'.',
-            Self::Path => b'/',
+            Self::Path | Self::Segments => b'/',
             Self::Parameter => b';',
             Self::Query => b'?',
             Self::Continuation => b'&',
@@ -136,7 +138,8 @@ impl UriTemplate {
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it. Of the modifiers of level 4 only `{a*}` is understood, as `{+a}`.
+    /// Says what is wrong with it. Of the modifiers of level 4 only `{a*}` is understood, as `{+a}`, and `{/a*}`, as a path
+    /// of any number of segments.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         if text.len() > URI_MAX_BYTES {
             return Err(TemplateError::TooLong);
@@ -243,12 +246,18 @@ impl Parser {
             }
             Some(_) => (None, text),
         };
+        let (operator, names) = match names.strip_suffix('*') {
+            Some(name) if operator == Some(Operator::Path) && !name.contains(',') => {
+                (Some(Operator::Segments), name)
+            }
+            _ => (operator, names),
+        };
         let first = self.variables.len();
         for name in names.split(',') {
             let several = name.strip_suffix('*').filter(|_| operator.is_none());
             let name = several.unwrap_or(name);
             if name.ends_with('*') || name.contains(':') {
-                return problem("modifiers other than `{a*}` are not supported");
+                return problem("modifiers other than `{a*}` and `{/a*}` are not supported");
             }
             if !is_variable_name(name) {
                 return problem("the names of variables have letters, digits, `_` and single dots");
@@ -355,7 +364,14 @@ impl UriTemplate {
                                 uri.push('=');
                             }
                         }
-                        push_encoded(&mut uri, text, *operator == Operator::Fragment);
+                        if *operator != Operator::Segments {
+                            push_encoded(&mut uri, text, *operator == Operator::Fragment);
+                            continue;
+                        }
+                        for (at, segment) in text.split('/').enumerate() {
+                            uri.push_str(if at > 0 { "/" } else { "" });
+                            push_encoded(&mut uri, segment, false);
+                        }
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use longshore::client::LifecycleCache;
+use longshore::client::{Events, LifecycleCache};
 use serde_json::Value;
 
 use super::*;
@@ -395,6 +395,52 @@ async fn a_program_that_never_answers_the_probe_is_waited_for_only_so_long() {
         [&["started", "server/discover"], &rest[..]].concat()
     );
     assert_eq!(connect().await, [&["started"], &rest[..]].concat());
+}
+
+struct WantsChanges;
+
+impl Events for WantsChanges {}
+
+/// mcp-go reads nothing more from standard input until the subscription ends.
+#[tokio::test]
+async fn a_program_that_does_not_respond_while_it_has_a_subscription_is_started_again_without() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let discovered = json!({"resultType": "complete", "supportedVersions": ["2026-07-28", "2025-06-18"],
+        "capabilities": {"tools": {"listChanged": true}}});
+    let unknown = format!(
+        r#"case "$line" in
+            *server/discover*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{discovered}}}' ;;
+            *) exec sleep 60 ;;
+            esac"#
+    );
+    let options = |lifecycle| Options {
+        connect_timeout: Duration::from_secs(5),
+        events: Some(Arc::new(WantsChanges)),
+        lifecycle,
+        ..Options::default()
+    };
+    let auto = options(Lifecycle::Auto);
+    let connect = async || {
+        let client = Client::connect(program(folder.path(), &unknown), auto.clone())
+            .await
+            .expect("a connection");
+        assert_eq!(client.revision(), Revision::V2025_06_18);
+        seen(folder.path(), &client).await
+    };
+    let handshake = ["started", "initialize", "notifications/initialized", "ping"];
+    assert_eq!(
+        connect().await,
+        [
+            &["started", "server/discover", "subscriptions/listen"],
+            &handshake[..]
+        ]
+        .concat()
+    );
+    assert_eq!(connect().await, handshake, "it is remembered");
+    let modern = options(Lifecycle::Modern);
+    let refused = Client::connect(program(folder.path(), &unknown), modern).await;
+    let refused = refused.expect_err("refused").to_string();
+    assert!(refused.contains("protocol is modern"), "{refused}");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ pub(super) enum Step {
     },
 }
 
-/// Characters that no value contains, except of `{+...}` and `{#...}`.
+/// Characters that no value contains, except of `{+...}`, `{#...}` and `{/...*}`.
 pub(super) const NEVER_IN_VALUES: &[u8] = b"/?#";
 
 impl Plan {
@@ -109,6 +109,7 @@ fn optional_ends(
         Operator::Path | Operator::Parameter => stops
             .iter()
             .all(|b| is_reserved(*b) && *b != operator.prefix()),
+        Operator::Segments => stops.iter().all(|b| b"?#".contains(b)),
         Operator::Query | Operator::Continuation => stops.iter().all(|b| b"&#".contains(b)),
     };
     if !is_clear {
@@ -116,6 +117,7 @@ fn optional_ends(
     }
     match operator {
         Operator::Fragment => stops.clear(),
+        Operator::Segments => stops = b"?#".to_vec(),
         Operator::Query | Operator::Continuation => stops = b"&#".to_vec(),
         Operator::Label => stops.extend_from_slice(NEVER_IN_VALUES),
         Operator::Path | Operator::Parameter => {

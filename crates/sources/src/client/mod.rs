@@ -183,6 +183,8 @@ const INPUT_REQUIRED: &str = "input_required";
 const DISCOVER: &str = "server/discover";
 /// Timeout of `server/discover` over stdio. Legacy programs may never respond to it.
 const PROGRAM_PROBE: Duration = Duration::from_secs(3);
+/// Time in which a program that does not respond can end by itself before it is killed.
+const STOPS: Duration = Duration::from_millis(500);
 /// Time to wait for the standalone GET stream of a legacy server. Some send no response headers before the first
 /// event.
 const OPENS: Duration = Duration::from_millis(300);
@@ -242,7 +244,8 @@ impl Client {
     }
 
     /// Subscribes to list changes of a server without sessions, if it supports them and there is a receiver (SUB-03).
-    async fn subscribe(&mut self) -> Result<(), ClientError> {
+    /// Returns true if a program has a subscription.
+    async fn subscribe(&mut self) -> Result<bool, ClientError> {
         let mut wanted = Map::new();
         let mut notices = Vec::new();
         for (list, notice, method) in [
@@ -271,23 +274,24 @@ impl Client {
         }
         let events = self.options.events.as_ref();
         if wanted.is_empty() || !events.is_some_and(|events| events.wants_changes()) {
-            return Ok(());
+            return Ok(false);
         }
         match &self.link {
             Link::Http(link) => {
                 let subscription = self.subscription(Value::Object(wanted), notices);
                 let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
                 self.background.push(net::spawn(subscribed).abort_handle());
-                Ok(())
+                Ok(false)
             }
             // The response ends the subscription, and is not needed.
             Link::Stdio(link) => {
                 let params = Params::new().with("notifications", Value::Object(wanted));
                 let params = self.introduced(params);
                 let id = self.shared.expect(None)?.id;
-                link.send(wire::request(id, LISTEN, &params).into()).await
+                link.send(wire::request(id, LISTEN, &params).into()).await?;
+                Ok(true)
             }
-            Link::Legacy(_) => Ok(()),
+            Link::Legacy(_) => Ok(false),
         }
     }
 
@@ -388,6 +392,13 @@ impl Client {
 }
 
 impl Discovered {
+    /// Returns the newest version with sessions that both support.
+    fn version_with_sessions(&self) -> Option<Revision> {
+        let known = self.supported_versions.iter();
+        let known = known.filter_map(|version| Revision::parse(version));
+        known.filter(|revision| revision.has_sessions()).max()
+    }
+
     fn into_info(mut self) -> ServerInfo {
         let info = self
             .meta

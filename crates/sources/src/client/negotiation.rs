@@ -22,7 +22,7 @@ use super::wire::Params;
 use super::wire::RequestMeta;
 use super::{
     Client, DISCOVER, Initialized, Link, OPENS, Options, PROBES_MAX, PROGRAM_PROBE, REDIRECTS_MAX,
-    ServerInfo, TIMEOUT_MAX, Target,
+    STOPS, ServerInfo, TIMEOUT_MAX, Target,
 };
 use crate::net::{self};
 use crate::protocol::{Implementation, Revision};
@@ -147,8 +147,14 @@ impl Client {
         }
         let (revision, is_certain) = match verdict {
             DiscoveryOutcome::Modern(discovered) => {
+                let older = discovered.version_with_sessions();
+                let responds = self.begin_modern(*discovered, deadline).await?;
+                if let Some(revision) = older.filter(|_| !responds) {
+                    return self
+                        .open_without_subscription(target, revision, deadline)
+                        .await;
+                }
                 self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
-                self.begin_modern(*discovered).await?;
                 return Ok(self);
             }
             DiscoveryOutcome::Failed(error) => return Err(error),
@@ -200,7 +206,7 @@ impl Client {
             (Err(_), Some(discovered)) => {
                 self.speak(Revision::V2026_07_28);
                 self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
-                self.begin_modern(*discovered).await?;
+                self.begin_modern(*discovered, deadline).await?;
             }
             (Err(error), None) => return Err(error),
         }
@@ -219,6 +225,25 @@ impl Client {
             "the program ended after server/discover; starting it again with initialize"
         );
         Self::start(target, self.options.clone())
+    }
+
+    /// Starts a program again that does not respond while it has a subscription, with `initialize`, which needs none.
+    async fn open_without_subscription(
+        self,
+        target: &Target,
+        revision: Revision,
+        deadline: Instant,
+    ) -> Result<Self, ClientError> {
+        let options = self.options.clone();
+        tracing::debug!(
+            upstream = options.name,
+            "the program does not respond while subscriptions/listen is open; starting it again with initialize"
+        );
+        self.close(STOPS).await;
+        let mut client = Self::start(target, options)?;
+        let lifecycle = client.open_legacy(target, Some(revision), deadline).await?;
+        client.options.lifecycle_cache.set(lifecycle);
+        Ok(client)
     }
 
     /// Timeout of one probe; leaves time for `initialize`.
@@ -269,7 +294,13 @@ impl Client {
             let error = outcome.as_ref().err().cloned();
             match judge(outcome) {
                 DiscoveryOutcome::Modern(discovered) => {
-                    return self.begin_modern(*discovered).await;
+                    return match self.begin_modern(*discovered, deadline).await? {
+                        true => Ok(()),
+                        false => Err(ClientError::Protocol(
+                            "it does not respond while subscriptions/listen is open, and no revision without that is allowed (protocol is modern)"
+                                .to_owned(),
+                        )),
+                    };
                 }
                 DiscoveryOutcome::Again => {}
                 DiscoveryOutcome::Failed(error) => return Err(error),
@@ -416,9 +447,18 @@ impl Client {
         Ok(())
     }
 
-    /// Sets up a connection of version 2026-07-28.
-    async fn begin_modern(&mut self, discovered: Discovered) -> Result<(), ClientError> {
+    /// Sets up a connection of version 2026-07-28. Returns false if the server does not respond any more: programs with
+    /// mcp-go read nothing while they have a subscription.
+    async fn begin_modern(
+        &mut self,
+        discovered: Discovered,
+        deadline: Instant,
+    ) -> Result<bool, ClientError> {
         self.server.store(Arc::new(discovered.into_info()));
-        self.subscribe().await
+        if !self.subscribe().await? {
+            return Ok(true);
+        }
+        let (outcome, _) = self.probe(self.probe_time(deadline)).await;
+        Ok(!matches!(outcome, DiscoveryOutcome::Silent))
     }
 }
