@@ -21,9 +21,7 @@ use crate::net::{Client, Guard};
 #[tokio::test]
 async fn auth_a_client_registers_logs_in_calls_and_refreshes() {
     let flow = Flow::start().await;
-    let client = flow.register().await;
-    let code = flow.log_in(&client).await;
-    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    let (client, tokens) = flow.log_in_and_redeem().await;
     assert_eq!(tokens["token_type"], "Bearer");
     assert_eq!(tokens["expires_in"], 600);
     assert_eq!(tokens["scope"], "files:read");
@@ -45,9 +43,7 @@ async fn auth_a_client_registers_logs_in_calls_and_refreshes() {
 #[tokio::test]
 async fn auth_tokens_prove_who_calls_at_the_endpoint() {
     let flow = Flow::start().await;
-    let client = flow.register().await;
-    let code = flow.log_in(&client).await;
-    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    let (_, tokens) = flow.log_in_and_redeem().await;
     let principal = flow
         .principal_of(&tokens["access_token"])
         .await
@@ -77,9 +73,7 @@ async fn a_login_continues_on_another_replica_with_the_same_keys() {
 #[tokio::test]
 async fn a_revoked_login_cannot_be_refreshed() {
     let flow = Flow::start().await;
-    let client = flow.register().await;
-    let code = flow.log_in(&client).await;
-    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    let (client, tokens) = flow.log_in_and_redeem().await;
     let refresh = tokens["refresh_token"].as_str().expect("a token");
     let fields = [("token", refresh), ("client_id", &client)];
     let (status, _) = flow.post("/revoke", &fields).await;
@@ -271,9 +265,7 @@ async fn metadata_lists_what_there_is() {
 #[tokio::test]
 async fn access_tokens_cannot_be_revoked() {
     let flow = Flow::start().await;
-    let client = flow.register().await;
-    let code = flow.log_in(&client).await;
-    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    let (client, tokens) = flow.log_in_and_redeem().await;
     let access = tokens["access_token"].as_str().expect("a token");
     let fields = [("token", access), ("client_id", &client)];
     let (status, error) = flow.post("/revoke", &fields).await;

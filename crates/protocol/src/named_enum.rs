@@ -11,10 +11,6 @@ macro_rules! named_enum {
         }
         $(#[$of_name:meta])*
         $name_visibility:vis fn $name:ident;
-        $(
-            $(#[$of_all:meta])*
-            $all_visibility:vis const $all:ident;
-        )?
     ) => {
         $(#[$attribute])*
         $visibility enum $type {
@@ -22,17 +18,36 @@ macro_rules! named_enum {
         }
 
         impl $type {
-            $(
-                $(#[$of_all])*
-                $all_visibility const $all: [Self; [$($text),*].len()] = [$(Self::$variant),*];
-            )?
-
             $(#[$of_name])*
             $name_visibility fn $name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
                 }
             }
+        }
+    };
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $type:ident {
+            $($(#[$of_variant:meta])* $variant:ident = $text:literal,)*
+        }
+        $(#[$of_name:meta])*
+        $name_visibility:vis fn $name:ident;
+        $(#[$of_all:meta])*
+        $all_visibility:vis const $all:ident;
+    ) => {
+        $crate::named_enum! {
+            $(#[$attribute])*
+            $visibility enum $type {
+                $($(#[$of_variant])* $variant = $text,)*
+            }
+            $(#[$of_name])*
+            $name_visibility fn $name;
+        }
+
+        impl $type {
+            $(#[$of_all])*
+            $all_visibility const $all: [Self; [$($text),*].len()] = [$(Self::$variant),*];
         }
     };
 }

@@ -340,7 +340,7 @@ fn begin(
     server.handle_http(cx, worker, &mut head, &Bytes::from(body.to_string()))
 }
 
-fn headers_of(pairs: &[(&'static str, &str)]) -> (HeaderMap, McpHeaders) {
+pub(super) fn headers_of(pairs: &[(&'static str, &str)]) -> (HeaderMap, McpHeaders) {
     let (mut headers, mut mcp) = (HeaderMap::new(), McpHeaders::default());
     for (name, value) in pairs {
         let value = HeaderValue::try_from(*value).expect("visible");
@@ -350,7 +350,7 @@ fn headers_of(pairs: &[(&'static str, &str)]) -> (HeaderMap, McpHeaders) {
     (headers, mcp)
 }
 
-fn head<'h>(
+pub(super) fn head<'h>(
     principal: &'h Arc<Principal>,
     headers: &'h mut HeaderMap,
     mcp: &'h McpHeaders,

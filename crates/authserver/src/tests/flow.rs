@@ -275,6 +275,14 @@ impl Flow {
         query(&back, "code").unwrap_or_else(|| panic!("no code: {back}"))
     }
 
+    /// A client that has logged in, and its tokens.
+    pub(super) async fn log_in_and_redeem(&self) -> (String, Value) {
+        let client = self.register().await;
+        let code = self.log_in(&client).await;
+        let tokens = self.redeem(&client, &code, VERIFIER).await;
+        (client, tokens.expect("tokens"))
+    }
+
     pub(super) async fn redeem(
         &self,
         client: &str,

@@ -156,9 +156,7 @@ async fn a_refresh_token_that_replicas_use_at_once_is_replaced_by_one() {
 #[tokio::test]
 async fn an_end_of_a_login_that_meets_its_refresh_is_final() {
     let flow = Flow::on(Interleaved::store()).await;
-    let client = flow.register().await;
-    let code = flow.log_in(&client).await;
-    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    let (client, tokens) = flow.log_in_and_redeem().await;
     let token = tokens["refresh_token"].as_str().expect("a token");
     let fields = [("token", token), ("client_id", client.as_str())];
     let other = flow.replica();

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::journal::{InputResponses, Journal};
 use super::session::OpenOutcome;
 use super::{
-    Client, ClientRequestError, ReplayError, ReplaySession, RequestKind, StatelessRequest,
-    StepGuarantee, Suspension, run_step,
+    Client, ClientRequestError, InputRound, ReplayError, ReplaySession, RequestKind,
+    StatelessRequest, StepGuarantee, Suspension, run_step,
 };
 use crate::catalog::ToolError;
 use crate::protocol::message::{Message, Payload};
@@ -83,15 +83,21 @@ fn open(session: &ReplaySession, digest: u8) -> OpenOutcome {
     opened.expect("a reachable client")
 }
 
+/// What a call waits for.
+fn input_round(session: &ReplaySession) -> InputRound {
+    match session.suspension() {
+        Some(Suspension::InputRequired(round)) => round,
+        other => panic!("the call waits for its client: {other:?}"),
+    }
+}
+
 #[test]
 fn a_call_is_suspended_with_all_requests_that_wait_and_not_twice() {
     let session = stateless();
     assert!(session.suspension().is_none() && !session.is_used());
     assert!(matches!(open(&session, 1), OpenOutcome::Pending(_)));
     assert!(matches!(open(&session, 2), OpenOutcome::Pending(_)));
-    let Some(Suspension::InputRequired(round)) = session.suspension() else {
-        panic!("the call waits for its client");
-    };
+    let round = input_round(&session);
     assert_eq!(round.requests.len(), 2);
     assert!(session.suspension().is_none());
     let late = session.open_request(RequestKind::Roots, [3; 16], None, "{}".into());
@@ -107,9 +113,7 @@ fn a_running_step_delays_suspension_until_its_result_is_recorded() {
     assert!(matches!(open(&session, 1), OpenOutcome::Pending(_)));
     assert!(session.suspension().is_none());
     session.end_step(key, Some("42".into()));
-    let Some(Suspension::InputRequired(round)) = session.suspension() else {
-        panic!("the step has ended");
-    };
+    let round = input_round(&session);
     assert_eq!(&*round.state.entries[0].value, "42");
 }
 
@@ -119,9 +123,7 @@ fn new_requests_wait_until_recorded_values_are_read() {
     let OpenOutcome::Pending(request) = open(&session, 1) else {
         panic!("nothing is recorded");
     };
-    let Some(Suspension::InputRequired(mut round)) = session.suspension() else {
-        panic!("the call waits for its client");
-    };
+    let mut round = input_round(&session);
     round.state.requests = vec![RequestName {
         key: request.key(),
         name: "roots".into(),
@@ -174,12 +176,8 @@ async fn step(
 
 /// Suspends a first round, and returns the session of the next one.
 fn next_round(session: &ReplaySession) -> ReplaySession {
-    let OpenOutcome::Pending(_) = open(session, 1) else {
-        panic!("nothing is recorded");
-    };
-    let Some(Suspension::InputRequired(round)) = session.suspension() else {
-        panic!("the call waits for its client");
-    };
+    assert!(matches!(open(session, 1), OpenOutcome::Pending(_)));
+    let round = input_round(session);
     let claims = SharedState::new(Arc::new(Memory::new(1 << 20)), Duration::from_secs(1));
     ReplaySession::resumed(client(), Some(round.state), InputResponses::new(), claims)
 }
@@ -221,6 +219,16 @@ async fn outer(session: &ReplaySession, inner: Option<u32>) -> Result<u32, ToolE
     run_step(session, "outer", StepGuarantee::AtLeastOnce, effect).await
 }
 
+/// Runs a step that fails after a step within it.
+async fn outer_fails(session: &ReplaySession) {
+    let fails = async {
+        step(session, StepGuarantee::AtLeastOnce, Some(1)).await?;
+        Err::<u32, _>(ToolError::new("after it"))
+    };
+    let failed = run_step(session, "outer", StepGuarantee::AtLeastOnce, fails).await;
+    failed.expect_err("it fails");
+}
+
 #[tokio::test]
 async fn a_step_within_another_one_does_not_stand_for_an_equal_one_outside() {
     let session = stateless();
@@ -238,12 +246,7 @@ async fn a_step_within_another_one_does_not_stand_for_an_equal_one_outside() {
 #[tokio::test]
 async fn a_step_within_one_that_failed_does_not_run_again() {
     let session = stateless();
-    let fails = async {
-        step(&session, StepGuarantee::AtLeastOnce, Some(1)).await?;
-        Err::<u32, _>(ToolError::new("after it"))
-    };
-    let failed = run_step(&session, "outer", StepGuarantee::AtLeastOnce, fails).await;
-    failed.expect_err("it fails");
+    outer_fails(&session).await;
     let next = next_round(&session);
     assert_eq!(outer(&next, None).await.ok(), Some(10));
     let third = next_round(&next);
@@ -254,12 +257,7 @@ async fn a_step_within_one_that_failed_does_not_run_again() {
 #[tokio::test]
 async fn an_attempt_reads_the_steps_of_the_failed_one_before_it() {
     let session = stateless();
-    let fails = async {
-        step(&session, StepGuarantee::AtLeastOnce, Some(1)).await?;
-        Err::<u32, _>(ToolError::new("after it"))
-    };
-    let failed = run_step(&session, "outer", StepGuarantee::AtLeastOnce, fails).await;
-    failed.expect_err("it fails");
+    outer_fails(&session).await;
     assert_eq!(outer(&session, None).await.ok(), Some(10));
     let next = next_round(&session);
     assert_eq!(outer(&next, None).await.ok(), Some(10));
@@ -292,9 +290,7 @@ async fn a_tool_may_take_another_path_if_a_step_that_had_failed_succeeds() {
     let OpenOutcome::Pending(request) = open(&session, 1) else {
         panic!("nothing is recorded");
     };
-    let Some(Suspension::InputRequired(mut round)) = session.suspension() else {
-        panic!("the call waits for its client");
-    };
+    let mut round = input_round(&session);
     let name = RequestName {
         key: request.key(),
         name: "again".into(),
@@ -314,9 +310,7 @@ async fn a_tool_may_take_another_path_if_a_step_that_had_failed_succeeds() {
         "the response may still be read"
     );
     assert!(next.drop_unread());
-    let Some(Suspension::InputRequired(round)) = next.suspension() else {
-        panic!("the call waits for its client");
-    };
+    let round = input_round(&next);
     let values: Vec<_> = round
         .state
         .entries

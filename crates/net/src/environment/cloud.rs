@@ -19,60 +19,56 @@ pub enum Provider {
     Other,
 }
 
-longshore_protocol::named_enum! {
-    /// A platform that runs programs.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub enum Platform {
-        /// Google Cloud Run.
-        CloudRun = "Google Cloud Run",
-        /// Google Cloud Run functions.
-        CloudFunctions = "Google Cloud Run functions",
-        /// Google App Engine.
-        AppEngine = "Google App Engine",
-        /// Google Kubernetes Engine.
-        KubernetesEngine = "Google Kubernetes Engine",
-        /// A virtual machine of Google Compute Engine.
-        ComputeEngine = "Google Compute Engine",
-        /// AWS Lambda.
-        Lambda = "AWS Lambda",
-        /// AWS App Runner.
-        AppRunner = "AWS App Runner",
-        /// Amazon ECS on Fargate.
-        Fargate = "Amazon ECS on Fargate",
-        /// Amazon ECS on EC2 instances.
-        Ecs = "Amazon ECS",
-        /// Amazon EKS.
-        Eks = "Amazon EKS",
-        /// A virtual machine of Amazon EC2.
-        Ec2 = "Amazon EC2",
-        /// Azure Container Apps.
-        ContainerApps = "Azure Container Apps",
-        /// Azure App Service.
-        AppService = "Azure App Service",
-        /// Azure Functions.
-        AzureFunctions = "Azure Functions",
-        /// Azure Kubernetes Service.
-        Aks = "Azure Kubernetes Service",
-        /// A virtual machine of Azure.
-        AzureVm = "an Azure virtual machine",
-        /// Fly.io.
-        Fly = "Fly.io",
-        /// Render.
-        Render = "Render",
-        /// Railway.
-        Railway = "Railway",
-        /// Heroku.
-        Heroku = "Heroku",
-        /// Vercel.
-        Vercel = "Vercel",
-        /// Netlify.
-        Netlify = "Netlify",
-        /// Cloudflare.
-        Cloudflare = "Cloudflare",
-    }
-    /// Returns the official name.
-    pub fn name;
+/// A platform that runs programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Platform {
+    /// Google Cloud Run.
+    CloudRun,
+    /// Google Cloud Run functions.
+    CloudFunctions,
+    /// Google App Engine.
+    AppEngine,
+    /// Google Kubernetes Engine.
+    KubernetesEngine,
+    /// A virtual machine of Google Compute Engine.
+    ComputeEngine,
+    /// AWS Lambda.
+    Lambda,
+    /// AWS App Runner.
+    AppRunner,
+    /// Amazon ECS on Fargate.
+    Fargate,
+    /// Amazon ECS on EC2 instances.
+    Ecs,
+    /// Amazon EKS.
+    Eks,
+    /// A virtual machine of Amazon EC2.
+    Ec2,
+    /// Azure Container Apps.
+    ContainerApps,
+    /// Azure App Service.
+    AppService,
+    /// Azure Functions.
+    AzureFunctions,
+    /// Azure Kubernetes Service.
+    Aks,
+    /// A virtual machine of Azure.
+    AzureVm,
+    /// Fly.io.
+    Fly,
+    /// Render.
+    Render,
+    /// Railway.
+    Railway,
+    /// Heroku.
+    Heroku,
+    /// Vercel.
+    Vercel,
+    /// Netlify.
+    Netlify,
+    /// Cloudflare.
+    Cloudflare,
 }
 
 use Platform as P;
@@ -101,6 +97,35 @@ const MARKS: [(&str, Platform); 19] = [
 ];
 
 impl Platform {
+    /// Returns the official name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CloudRun => "Google Cloud Run",
+            Self::CloudFunctions => "Google Cloud Run functions",
+            Self::AppEngine => "Google App Engine",
+            Self::KubernetesEngine => "Google Kubernetes Engine",
+            Self::ComputeEngine => "Google Compute Engine",
+            Self::Lambda => "AWS Lambda",
+            Self::AppRunner => "AWS App Runner",
+            Self::Fargate => "Amazon ECS on Fargate",
+            Self::Ecs => "Amazon ECS",
+            Self::Eks => "Amazon EKS",
+            Self::Ec2 => "Amazon EC2",
+            Self::ContainerApps => "Azure Container Apps",
+            Self::AppService => "Azure App Service",
+            Self::AzureFunctions => "Azure Functions",
+            Self::Aks => "Azure Kubernetes Service",
+            Self::AzureVm => "an Azure virtual machine",
+            Self::Fly => "Fly.io",
+            Self::Render => "Render",
+            Self::Railway => "Railway",
+            Self::Heroku => "Heroku",
+            Self::Vercel => "Vercel",
+            Self::Netlify => "Netlify",
+            Self::Cloudflare => "Cloudflare",
+        }
+    }
+
     /// Returns the provider.
     pub fn provider(self) -> Provider {
         match self {

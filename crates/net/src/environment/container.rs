@@ -2,26 +2,36 @@
 
 use super::{Detection, Probe};
 
-longshore_protocol::named_enum! {
-    /// A container runtime.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub enum Container {
-        /// Kubernetes with any runtime.
-        Kubernetes = "Kubernetes",
-        /// Docker.
-        Docker = "Docker",
-        /// Podman.
-        Podman = "Podman",
-        /// containerd, without Kubernetes.
-        Containerd = "containerd",
-        /// LXC or LXD.
-        Lxc = "LXC",
-        /// Another runtime.
-        Other = "a container",
-    }
+/// A container runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Container {
+    /// Kubernetes with any runtime.
+    Kubernetes,
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// containerd, without Kubernetes.
+    Containerd,
+    /// LXC or LXD.
+    Lxc,
+    /// Another runtime.
+    Other,
+}
+
+impl Container {
     /// Returns the name.
-    pub fn name;
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kubernetes => "Kubernetes",
+            Self::Docker => "Docker",
+            Self::Podman => "Podman",
+            Self::Containerd => "containerd",
+            Self::Lxc => "LXC",
+            Self::Other => "a container",
+        }
+    }
 }
 
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -2,24 +2,33 @@
 
 use super::{Container, Detection, Platform, Probe};
 
-longshore_protocol::named_enum! {
-    /// A kind of deployment.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub enum Kind {
-        /// A developer's machine.
-        Development = "development",
-        /// A test run.
-        Ci = "ci",
-        /// Staging.
-        Staging = "staging",
-        /// Production.
-        Production = "production",
-        /// Production on instances that start and stop with the load.
-        Serverless = "serverless",
-    }
+/// A kind of deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A developer's machine.
+    Development,
+    /// A test run.
+    Ci,
+    /// Staging.
+    Staging,
+    /// Production.
+    Production,
+    /// Production on instances that start and stop with the load.
+    Serverless,
+}
+
+impl Kind {
     /// Returns the name.
-    pub fn name;
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Development => "development",
+            Self::Ci => "ci",
+            Self::Staging => "staging",
+            Self::Production => "production",
+            Self::Serverless => "serverless",
+        }
+    }
 }
 
 /// Variables by which people declare the kind.

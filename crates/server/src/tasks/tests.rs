@@ -6,14 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use crate::auth::{Policy, Principal};
 use crate::catalog::{Catalog, Definition, IntoTool as _, TaskSupport, ToolError, tool_fn};
-use crate::server::tests::{at, of};
-use crate::server::{Admission, HttpHead, McpHeaders, Reply, Server, ServerConfig, ServerParts};
-use crate::telemetry::CountedTransport;
+use crate::server::tests::{at, head, headers_of, of};
+use crate::server::{Admission, Reply, Server, ServerConfig, ServerParts};
 
 /// Calls a tool from an address, without authentication.
 async fn call_from(server: &Arc<Server>, address: IpAddr) -> Value {
@@ -36,29 +34,15 @@ async fn send(
             {"extensions": {"io.modelcontextprotocol/tasks": {}}},
     });
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let mut headers = HeaderMap::new();
-    for (name, value) in [
+    let (mut headers, mcp) = headers_of(&[
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", method),
         ("mcp-name", about),
-    ] {
-        headers.insert(name, value.parse().expect("visible"));
-    }
-    let mut mcp = McpHeaders::default();
-    for (name, value) in &headers {
-        mcp.add(name.as_str(), value);
-    }
+    ]);
     let (worker, principal) = (at(1_700_000_000), Arc::new(principal));
     let body = Bytes::from(body.to_string());
-    let mut head = HttpHead {
-        principal: &principal,
-        headers: &mut headers,
-        mcp: &mcp,
-        extensions: None,
-        takes_streams: true,
-        wire: CountedTransport::Http11,
-        peer: Some(address.into()),
-    };
+    let mut head = head(&principal, &mut headers, &mcp);
+    head.peer = Some(address.into());
     let handled = poll_fn(|cx| Poll::Ready(server.handle_http(cx, &worker, &mut head, &body)));
     match handled.await.reply().await {
         Reply::Response(response) => serde_json::from_slice(&response.to_bytes()).expect("JSON"),
