@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use data_encoding::HEXLOWER;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
+use super::liveness::short_id;
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::environment::Conflicts;
 use crate::net::ShareKey;
 use crate::protocol::message::{self, Response};
-use crate::protocol::push_string;
 use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
 
 /// Client requests of tools: elicitation, sampling and roots.
@@ -99,15 +98,15 @@ pub struct ClientRequestCounts {
 #[derive(Debug)]
 pub struct ClientRequests {
     config: ClientRequestConfig,
-    /// Prefix of the ids of this process.
-    prefix: Box<str>,
+    /// Short identifier of this process, which its ids contain.
+    replica: u32,
     waiting: Mutex<Waiting>,
     pub(super) counters: Counters,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    by_id: HashMap<Box<str>, Sent>,
+    by_id: HashMap<u64, Sent>,
     by_session: HashMap<Arc<str>, usize>,
     /// Number of requests of a caller, who could leave no room for others.
     by_caller: HashMap<ShareKey, usize>,
@@ -140,28 +139,36 @@ pub(super) struct Counters {
 pub enum Delivery {
     /// The request was sent by this process, or is unknown. The client need not know which.
     Here,
-    /// The request was sent by another replica, with this identifier.
-    Elsewhere(u64),
+    /// The request was sent by another replica, with this short identifier.
+    Elsewhere(u32),
+}
+
+/// Highest bit of all ids. Ids are numbers of 63 bits, sent as strings of digits: LangChain4j reads an id as a number of that
+/// size and returns it as a number, JavaScript reads only strings exactly.
+const ID_MARK: u64 = 1 << 62;
+/// Number of random bits at the end of an id. The bits before them are those of the replica.
+const ID_RANDOM_BITS: u32 = 30;
+
+/// Reads an id from the JSON text of a response, which is a string or a number.
+fn id_of(json: &str) -> Option<u64> {
+    let digits = message::string(json).unwrap_or(json.into());
+    digits.parse().ok()
 }
 
 /// Replica in an id of the form that this server uses.
-fn replica_of(id: &str) -> Option<u64> {
-    let (replica, rest) = id.strip_prefix(ID_PREFIX)?.split_once('-')?;
-    let is_ours = replica.len() == 16 && rest.len() == 32;
-    is_ours.then(|| u64::from_str_radix(replica, 16).ok())?
+fn replica_of(id: u64) -> Option<u32> {
+    let is_ours = id / ID_MARK == 1;
+    is_ours.then_some((id >> ID_RANDOM_BITS) as u32)
 }
 
 /// Error of requests during a shutdown in which no response can arrive.
 const STOPPED: ClientRequestError = ClientRequestError::Unreachable("this server stops");
 
-/// Common prefix of all ids.
-const ID_PREFIX: &str = "q-";
-
 impl ClientRequests {
     pub fn new(config: ClientRequestConfig, replica: u64) -> Self {
         Self {
             config,
-            prefix: format!("{ID_PREFIX}{replica:016x}-").into(),
+            replica: short_id(replica),
             waiting: Mutex::default(),
             counters: Counters::default(),
         }
@@ -218,7 +225,7 @@ impl ClientRequests {
         &self,
         context: &CallContext,
         slot: &Arc<PendingRequest>,
-    ) -> Result<Box<str>, ClientRequestError> {
+    ) -> Result<u64, ClientRequestError> {
         let Some(session) = &context.session else {
             return Err(ClientRequestError::Unreachable(
                 "the request has no session",
@@ -244,9 +251,14 @@ impl ClientRequests {
             count(&self.counters.turned_away);
             return Err(ClientRequestError::TooMany(setting));
         }
-        let mut id = self.prefix.to_string();
-        HEXLOWER.encode_append(&crate::seal::random_bytes::<16>(), &mut id);
-        let id: Box<str> = id.into();
+        let id = loop {
+            let random = u32::from_ne_bytes(crate::seal::random_bytes()) >> (32 - ID_RANDOM_BITS);
+            let replica = u64::from(self.replica) << ID_RANDOM_BITS;
+            let id = ID_MARK | replica | u64::from(random);
+            if !waiting.by_id.contains_key(&id) {
+                break id;
+            }
+        };
         *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
         if !caller.is_none() {
             *waiting.by_caller.entry(caller).or_default() += 1;
@@ -257,27 +269,27 @@ impl ClientRequests {
             caller,
             slot: Arc::clone(slot),
         };
-        waiting.by_id.insert(id.clone(), sent);
+        waiting.by_id.insert(id, sent);
         count(&self.counters.asked);
         Ok(id)
     }
 
     /// Delivers a response to the waiting call, if the session and the principal match those of the request.
     pub fn deliver(&self, session: &str, principal: &str, response: &Response<'_>) -> Delivery {
-        let Some(id) = response.id.and_then(message::string) else {
+        let Some(id) = response.id.and_then(id_of) else {
             count(&self.counters.unheard);
             return Delivery::Here;
         };
-        if let Some(replica) = replica_of(&id)
-            && !id.starts_with(&*self.prefix)
+        if let Some(replica) = replica_of(id)
+            && replica != self.replica
         {
             return Delivery::Elsewhere(replica);
         }
         let found = {
             let mut waiting = self.waiting();
-            match waiting.by_id.get(&*id) {
+            match waiting.by_id.get(&id) {
                 Some(sent) if *sent.session == *session && *sent.principal == *principal => {
-                    waiting.remove(&id)
+                    waiting.remove(id)
                 }
                 _ => None,
             }
@@ -302,7 +314,7 @@ impl ClientRequests {
     }
 
     /// Cancels a request. Returns false if the response has arrived.
-    fn withdraw(&self, id: &str) -> bool {
+    fn withdraw(&self, id: u64) -> bool {
         let was_there = self.waiting().remove(id).is_some();
         if was_there {
             count(&self.counters.withdrawn);
@@ -318,8 +330,10 @@ impl ClientRequests {
                 return;
             }
             let of_session = waiting.by_id.iter().filter(|(_, s)| *s.session == *session);
-            let ids: Vec<_> = of_session.map(|(id, _)| id.clone()).collect();
-            ids.iter().filter_map(|id| waiting.remove(id)).collect()
+            let ids: Vec<_> = of_session.map(|(id, _)| *id).collect();
+            ids.into_iter()
+                .filter_map(|id| waiting.remove(id))
+                .collect()
         };
         self.fail(ended, &ClientRequestError::Ended);
     }
@@ -329,8 +343,10 @@ impl ClientRequests {
         let stopped: Vec<_> = {
             let mut waiting = self.waiting();
             waiting.is_stopped = true;
-            let ids: Vec<_> = waiting.by_id.keys().cloned().collect();
-            ids.iter().filter_map(|id| waiting.remove(id)).collect()
+            let ids: Vec<_> = waiting.by_id.keys().copied().collect();
+            ids.into_iter()
+                .filter_map(|id| waiting.remove(id))
+                .collect()
         };
         self.fail(stopped, &STOPPED);
     }
@@ -348,8 +364,8 @@ impl ClientRequests {
 }
 
 impl Waiting {
-    fn remove(&mut self, id: &str) -> Option<Sent> {
-        let sent = self.by_id.remove(id)?;
+    fn remove(&mut self, id: u64) -> Option<Sent> {
+        let sent = self.by_id.remove(&id)?;
         if let Some(of_session) = self.by_session.get_mut(&sent.session) {
             *of_session -= 1;
             if *of_session == 0 {
@@ -373,7 +389,7 @@ pub(super) fn count(counter: &AtomicU64) {
 /// Requests of one call that were sent and are possibly pending.
 #[derive(Debug, Default)]
 pub struct PendingSends {
-    sent: Vec<(Box<str>, Arc<PendingRequest>)>,
+    sent: Vec<(u64, Arc<PendingRequest>)>,
     /// Start of the current wait for responses.
     waiting_since: Option<Instant>,
 }
@@ -384,7 +400,7 @@ impl PendingSends {
         for slot in context.replay.take_new_requests() {
             match client_requests.register(context, &slot) {
                 Ok(id) => {
-                    context.outlet.send_message(request(&id, &slot));
+                    context.outlet.send_message(request(id, &slot));
                     self.sent.push((id, slot));
                 }
                 Err(error) => drop(slot.respond(Err(error))),
@@ -400,8 +416,8 @@ impl PendingSends {
         client_requests: &ClientRequests,
     ) {
         self.sent.retain(|(id, slot)| {
-            if slot.is_closed() && client_requests.withdraw(id) {
-                context.outlet.send_message(cancelled(id));
+            if slot.is_closed() && client_requests.withdraw(*id) {
+                context.outlet.send_message(cancelled(*id));
             }
             slot.is_waiting()
         });
@@ -426,30 +442,45 @@ impl PendingSends {
     /// Cancels all requests at the end of the call (TMO-01).
     pub(super) fn withdraw_all(&mut self, context: &CallContext, client_requests: &ClientRequests) {
         for (id, _) in self.sent.drain(..) {
-            if client_requests.withdraw(&id) {
-                context.outlet.send_message(cancelled(&id));
+            if client_requests.withdraw(id) {
+                context.outlet.send_message(cancelled(id));
             }
         }
     }
 }
 
 /// The JSON-RPC request to the client.
-fn request(id: &str, slot: &PendingRequest) -> Vec<u8> {
-    let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-    push_string(&mut out, id);
-    out.extend_from_slice(br#","method":""#);
-    out.extend_from_slice(slot.kind().method().as_bytes());
-    out.extend_from_slice(br#"","params":"#);
-    out.extend_from_slice(slot.params().as_bytes());
-    out.push(b'}');
-    out
+fn request(id: u64, slot: &PendingRequest) -> Vec<u8> {
+    let (method, params) = (slot.kind().method(), slot.params());
+    format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"{method}","params":{params}}}"#).into()
 }
 
 /// TMO-01: the notification that cancels a request.
-fn cancelled(id: &str) -> Vec<u8> {
-    let mut out =
-        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
-    push_string(&mut out, id);
-    out.extend_from_slice(br#","reason":"the answer is not needed any more"}}"#);
-    out
+fn cancelled(id: u64) -> Vec<u8> {
+    let reason = "the answer is not needed any more";
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"{id}","reason":"{reason}"}}}}"#
+    )
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_responses_are_strings_or_numbers() {
+        let id = ID_MARK | (7 << ID_RANDOM_BITS) | 5;
+        assert!(i64::try_from(id).is_ok());
+        for json in [id.to_string(), format!("\"{id}\"")] {
+            assert_eq!(id_of(&json), Some(id));
+        }
+        assert_eq!(replica_of(id), Some(7));
+        for other in [0, 1, ID_MARK - 1, ID_MARK * 2] {
+            assert_eq!(replica_of(other), None);
+        }
+        for other in ["null", "\"q-1\"", "-1", "1.5", "true"] {
+            assert_eq!(id_of(other), None);
+        }
+    }
 }

@@ -94,7 +94,7 @@ pub(super) fn handle_malformed_response(
 #[cold]
 fn forward_response(
     server: &Arc<Server>,
-    to: u64,
+    to: u32,
     session: &str,
     principal: &Principal,
     response: &Response<'_>,
@@ -165,7 +165,7 @@ mod tests {
     async fn a_response_for_another_replica_is_accepted_only_if_it_is_passed_on() {
         let down = Arc::new(Fronted(Down(Memory::new(1 << 20))));
         let down = SharedState::new(down, Duration::from_secs(1));
-        let id = format!("\"q-{:016x}-{}\"", 7, "0".repeat(32));
+        let id = format!("\"{}\"", (1_u64 << 62) | (7 << 30));
         let response = Response {
             id: Some(&id),
             outcome: Ok("{}"),

@@ -190,7 +190,7 @@ fn answers_that_nobody_waits_for_change_nothing_and_are_counted() {
         json!("q-"),
         json!("q-0000000000000000-00000000000000000000000000000000"),
         json!(flipped),
-        json!(id.to_uppercase()),
+        json!(format!("{id}0")),
     ];
     for id in &forged {
         let response = ci.post(&answer(id, "Eve"));

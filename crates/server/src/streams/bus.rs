@@ -37,8 +37,8 @@ pub(crate) enum BusMessage {
     Cancelled { session: Arc<str>, request: String },
     /// A client responded to a request of another replica.
     Answered {
-        /// The replica that sent the request.
-        to: u64,
+        /// Short identifier of the replica that sent the request.
+        to: u32,
         session: Arc<str>,
         principal: Arc<str>,
         /// JSON text.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::bus::{BusMessage, DurableEvent, NOTICES, OutboxItem, PAGE, PendingEvent};
 use super::notice;
 use crate::protocol::message::Response;
-use crate::server::liveness::HEARTBEAT_INTERVAL;
+use crate::server::liveness::{HEARTBEAT_INTERVAL, short_id};
 use crate::server::parts::Server;
 use crate::server::{handshake, http_sse_2024};
 use crate::state::{StateError, Subscription, SubscriptionEvent};
@@ -229,7 +229,7 @@ async fn handle_bus_message(server: &Arc<Server>, cluster: &mut ClusterState, me
             id,
             outcome,
         } => {
-            if to == server.replica {
+            if to == short_id(server.replica) {
                 let outcome = outcome.as_deref().map_err(String::as_str);
                 let response = Response {
                     id: Some(&id),
