@@ -79,9 +79,9 @@ impl Tls {
             _ => return Err(TlsError::Half),
         };
         let loaded = files.seen();
-        let (config, expiry) = files.read()?;
+        let (current, expiry) = files.read()?;
         Ok(Some(Self {
-            current: ArcSwap::new(config),
+            current: ArcSwap::new(current),
             expiry: AtomicU64::new(expiry.unwrap_or_default()),
             loaded,
             files,
