@@ -138,8 +138,9 @@ enum Command {
     ///
     /// longshore login https://mcp.example.com/mcp
     ///
-    /// `list`, `call`, `read` and `prompt` then use the token. With --config it is stored where the server with that
-    /// configuration keeps its tokens, for upstreams with auth.login; with tokens.store = state, all replicas use it.
+    /// `list`, `call`, `read` and `prompt` then use the token. With --config it is stored where the
+    /// server with that configuration keeps its tokens, for upstreams with auth.login; with
+    /// tokens.store = state, all replicas use it.
     #[command(verbatim_doc_comment)]
     Login(login::LoginArgs),
     /// Delete the token of a login, and revoke it at its issuer
@@ -150,8 +151,8 @@ enum Command {
     ///
     /// longshore discover gh pr --depth 1 --inherit HOME > tools.yaml
     ///
-    /// The program is run with --help only, in a clean environment and within limits, like a command tool. Nothing is
-    /// served until you use the configuration.
+    /// The program is run with --help only, in a clean environment and within limits, like a command
+    /// tool. Nothing is served until you use the configuration.
     #[command(verbatim_doc_comment)]
     Discover(discover::DiscoverArgs),
     /// Find published MCP servers, and print how to configure one as an upstream
@@ -169,8 +170,8 @@ enum Command {
     ///   longshore connect vscode --project --token-variable SHOP_KEY
     ///   longshore connect claude-desktop --remove
     ///
-    /// The client's file is edited in place, after a copy is made: comments and other servers stay. A token is never
-    /// written: the entry names an environment variable of the client.
+    /// The client's file is edited in place, after a copy is made: comments and other servers stay. A
+    /// token is never written: the entry names an environment variable of the client.
     #[command(verbatim_doc_comment)]
     Connect(connect::ConnectArgs),
     /// Print shell completions: of commands, options, tools, arguments, resources and prompts
@@ -179,8 +180,8 @@ enum Command {
     /// zsh:  source <(longshore completions zsh)
     /// fish: longshore completions fish > ~/.config/fish/completions/longshore.fish
     ///
-    /// Names of tools are requested from the server of the line, with its credentials, and given up after two seconds. Upstreams
-    /// that are programs are not started.
+    /// Names of tools are requested from the server of the line, with its credentials, and given up
+    /// after two seconds. Upstreams that are programs are not started.
     #[command(verbatim_doc_comment)]
     Completions {
         /// Name of the shell

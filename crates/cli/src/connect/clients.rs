@@ -78,9 +78,10 @@ impl Client {
     }
 
     /// The user's next step after a change of the file.
-    pub(super) fn next_step(self) -> &'static str {
+    pub(super) fn next_step(self, is_added: bool) -> &'static str {
         match self {
             Self::ClaudeDesktop | Self::Windsurf => "Restart it.",
+            Self::VsCode | Self::Cursor if !is_added => "It applies immediately.",
             Self::VsCode => "Start the server with the command \"MCP: List Servers\".",
             Self::Cursor => "Turn the server on in the settings, under MCP.",
             Self::Zed => "Zed reads it immediately.",

@@ -227,7 +227,7 @@ fn change(path: &Path, client: Client, edit: &Edit<'_>) -> Result<String, String
         note = format!(" The file as it was: {}.", backup.display());
     }
     write(&target, &changed).map_err(|error| unchanged(&error))?;
-    let next_step = client.next_step();
+    let next_step = client.next_step(edit.entry.is_some());
     Ok(match edit.entry {
         Some(_) => format!("{title} has the server \"{name}\" now, in {shown}. {next_step}{note}"),
         None => {

@@ -165,6 +165,7 @@ fn each_client_gets_its_own_file_and_form() {
             removed.contains("was removed") && removed.contains(".before-longshore"),
             "{removed}"
         );
+        assert!(!removed.contains("Turn the server on"), "{removed}");
         let nothing = run(home.path(), &[name.get_name(), "--remove"]).unwrap();
         assert!(nothing.contains("has no server"), "{nothing}");
     }

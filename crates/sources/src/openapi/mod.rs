@@ -4,6 +4,7 @@ mod body;
 mod bundle;
 mod composition;
 mod config;
+mod corrected;
 mod direction;
 mod discriminator;
 mod document;

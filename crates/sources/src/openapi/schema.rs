@@ -6,11 +6,12 @@
 //! In documents of large services, a schema can refer to half of the document. A copy therefore has a size limit. The
 //! nearest schemas are copied first, and the rest accept any value, since the API validates its own input.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 
 use super::composition::{Surroundings, is_closed, open};
+use super::corrected::corrected;
 use super::direction::{Direction, required_of, without_absent};
 use super::discriminator::name_types;
 use super::document::{Document, Version};
@@ -226,12 +227,7 @@ impl<'a> SchemaInliner<'a> {
         without_absent(&mut copied, &inner.absent);
         open(members, &mut copied, around);
         name_types(members, &mut copied);
-        exclusive(&mut copied);
-        any_of(&mut copied);
-        if self.document.version == Version::V3_0 {
-            modernise(members, &mut copied);
-        }
-        tidy(&mut copied);
+        let copied = corrected(copied, members, self.document.version);
         Ok(Value::Object(copied))
     }
 
@@ -321,116 +317,6 @@ impl<'a> SchemaInliner<'a> {
         self.pending.push_back((name.clone(), reference, around));
         self.definitions.insert(name.clone(), Value::Bool(true));
         Ok(json!({ "$ref": format!("#/$defs/{name}") }))
-    }
-}
-
-/// Converts the boolean exclusive bounds of 3.0, which many documents of 3.1 still use, to numeric ones.
-fn exclusive(copied: &mut Map<String, Value>) {
-    for (exclusive, bound) in [
-        ("exclusiveMinimum", "minimum"),
-        ("exclusiveMaximum", "maximum"),
-    ] {
-        match copied.get(exclusive) {
-            Some(Value::Bool(true)) => {
-                if let Some(value) = copied.remove(bound) {
-                    copied.insert(exclusive.to_owned(), value);
-                } else {
-                    copied.remove(exclusive);
-                }
-            }
-            Some(Value::Bool(false)) => {
-                copied.remove(exclusive);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Converts keywords that are specific to 3.0 to their equivalents in 2020-12.
-fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
-    if members.get("nullable") == Some(&Value::Bool(true)) {
-        match copied.get("type").cloned() {
-            Some(Value::String(name)) => {
-                copied.insert("type".to_owned(), json!([name, "null"]));
-                if let Some(Value::Array(values)) = copied.get_mut("enum")
-                    && !values.contains(&Value::Null)
-                {
-                    values.push(Value::Null);
-                }
-            }
-            // Without a type, null becomes an alternative.
-            _ if !copied.is_empty() => {
-                let description = copied.remove("description");
-                let inner = Value::Object(std::mem::take(copied));
-                copied.insert("anyOf".to_owned(), json!([inner, { "type": "null" }]));
-                if let Some(description) = description {
-                    copied.insert("description".to_owned(), description);
-                }
-            }
-            _ => {}
-        }
-    }
-    if copied.get("format").is_some_and(|format| format == "byte") {
-        copied.insert("contentEncoding".to_owned(), "base64".into());
-    }
-}
-
-/// Fixes frequent mistakes that make a schema unsatisfiable or invalid.
-fn tidy(copied: &mut Map<String, Value>) {
-    if !copied.get("required").is_none_or(Value::is_array) {
-        copied.remove("required");
-    }
-    if let Some(Value::Array(required)) = copied.get_mut("required") {
-        let mut seen = HashSet::new();
-        required.retain(|name| {
-            name.as_str()
-                .is_some_and(|name| seen.insert(name.to_owned()))
-        });
-    }
-    // A property that is both required and forbidden would reject every value.
-    let is_closed = copied.get("additionalProperties") == Some(&Value::Bool(false))
-        && !copied.contains_key("patternProperties");
-    let known: Option<HashSet<String>> = copied
-        .get("properties")
-        .and_then(Value::as_object)
-        .filter(|_| is_closed)
-        .map(|properties| properties.keys().cloned().collect());
-    if let Some(known) = known
-        && let Some(Value::Array(required)) = copied.get_mut("required")
-    {
-        required.retain(|name| name.as_str().is_some_and(|name| known.contains(name)));
-    }
-    let is_text = copied.get("type").is_some_and(|kind| kind == "string");
-    if let Some(Value::Array(values)) = copied.get_mut("enum") {
-        // Numbers that are declared as strings.
-        for value in values
-            .iter_mut()
-            .filter(|value| is_text && value.is_number())
-        {
-            *value = value.to_string().into();
-        }
-        let mut seen = HashSet::new();
-        values.retain(|value| seen.insert(value.to_string()));
-        if values.is_empty() {
-            copied.remove("enum");
-        }
-    }
-    if copied
-        .get("type")
-        .is_some_and(|kind| kind == "file" || kind == "any")
-    {
-        copied.remove("type");
-    }
-}
-
-/// Replaces `oneOf` by `anyOf`. The alternatives in documents often overlap, and the API accepts a value that matches
-/// two of them. Clients and models also know `anyOf` better.
-fn any_of(copied: &mut Map<String, Value>) {
-    if copied.contains_key("anyOf") {
-        return;
-    }
-    if let Some(one_of) = copied.remove("oneOf") {
-        copied.insert("anyOf".to_owned(), one_of);
     }
 }
 

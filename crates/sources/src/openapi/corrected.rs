@@ -1,0 +1,321 @@
+//! Conversion of the copies of schemas to valid 2020-12, and correction of frequent mistakes.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::{Map, Number, Value, json};
+
+use super::document::Version;
+
+/// Keywords whose values are numbers.
+const NUMBERS: [&str; 13] = [
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "minContains",
+    "maxContains",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+];
+
+/// Returns a copied schema with the keywords of its document's version converted, and without mistakes. `members` is the
+/// schema in the document.
+pub(super) fn corrected(
+    mut copied: Map<String, Value>,
+    members: &Map<String, Value>,
+    version: Version,
+) -> Map<String, Value> {
+    exclusive(&mut copied);
+    any_of(&mut copied);
+    well_formed(&mut copied);
+    satisfiable(&mut copied);
+    if version == Version::V3_0 {
+        modernise(members, &mut copied);
+    }
+    copied
+}
+
+/// Converts the boolean exclusive bounds of 3.0, which many documents of 3.1 still use, to numeric ones.
+fn exclusive(copied: &mut Map<String, Value>) {
+    for (exclusive, bound) in [
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ] {
+        match copied.get(exclusive) {
+            Some(Value::Bool(true)) => {
+                if let Some(value) = copied.remove(bound) {
+                    copied.insert(exclusive.to_owned(), value);
+                } else {
+                    copied.remove(exclusive);
+                }
+            }
+            Some(Value::Bool(false)) => {
+                copied.remove(exclusive);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Converts keywords that are specific to 3.0 to their equivalents in 2020-12.
+fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
+    if members.get("nullable") == Some(&Value::Bool(true)) {
+        match copied.get("type").cloned() {
+            Some(Value::String(name)) => {
+                copied.insert("type".to_owned(), json!([name, "null"]));
+                if let Some(Value::Array(values)) = copied.get_mut("enum")
+                    && !values.contains(&Value::Null)
+                {
+                    values.push(Value::Null);
+                }
+            }
+            // Without a type, null becomes an alternative.
+            _ if !copied.is_empty() => {
+                let description = copied.remove("description");
+                let inner = Value::Object(std::mem::take(copied));
+                copied.insert("anyOf".to_owned(), json!([inner, { "type": "null" }]));
+                if let Some(description) = description {
+                    copied.insert("description".to_owned(), description);
+                }
+            }
+            _ => {}
+        }
+    }
+    if copied.get("format").is_some_and(|format| format == "byte") {
+        copied.insert("contentEncoding".to_owned(), "base64".into());
+    }
+}
+
+/// Replaces `oneOf` by `anyOf`. The alternatives in documents often overlap, and the API accepts a value that matches
+/// two of them. Clients and models also know `anyOf` better.
+fn any_of(copied: &mut Map<String, Value>) {
+    if copied.contains_key("anyOf") {
+        return;
+    }
+    if let Some(one_of) = copied.remove("oneOf") {
+        copied.insert("anyOf".to_owned(), one_of);
+    }
+}
+
+/// Corrects or removes keywords whose values are not valid. One of them would make the whole schema unusable.
+fn well_formed(copied: &mut Map<String, Value>) {
+    for keyword in NUMBERS {
+        if let Some(value) = copied.get_mut(keyword)
+            && let Some(number) = value.as_str().and_then(number)
+        {
+            *value = number.into();
+        }
+    }
+    if let Some(types) = copied.get_mut("type") {
+        *types = known_types(types.take());
+    }
+    if let Some(Value::String(pattern)) = copied.get_mut("pattern")
+        && let Some((inner, flags)) = delimited(pattern)
+    {
+        match flags.is_empty() {
+            true => *pattern = inner,
+            false => drop(copied.shift_remove("pattern")),
+        }
+    }
+    copied.retain(|keyword, value| is_valid(keyword, value));
+    if let Some(Value::Array(required)) = copied.get_mut("required") {
+        let mut seen = HashSet::new();
+        required.retain(|name| {
+            name.as_str()
+                .is_some_and(|name| seen.insert(name.to_owned()))
+        });
+    }
+}
+
+fn is_valid(keyword: &str, value: &Value) -> bool {
+    match keyword {
+        "title" | "description" | "format" | "pattern" | "contentEncoding" | "contentMediaType" => {
+            value.is_string()
+        }
+        "type" => !value.is_null(),
+        "enum" | "required" => value.is_array(),
+        "uniqueItems" => value.is_boolean(),
+        "dependentRequired" => value.is_object(),
+        "items"
+        | "not"
+        | "additionalProperties"
+        | "contains"
+        | "propertyNames"
+        | "if"
+        | "then"
+        | "else"
+        | "unevaluatedProperties" => value.is_object() || value.is_boolean(),
+        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
+        "multipleOf" => value.as_f64().is_some_and(|number| 0.0 < number),
+        keyword if NUMBERS.contains(&keyword) => value
+            .as_f64()
+            .is_some_and(|number| 0.0 <= number && number.fract() == 0.0),
+        _ => true,
+    }
+}
+
+/// Returns the types of JSON Schema for those of a document; null if one is unknown.
+fn known_types(written: Value) -> Value {
+    match written {
+        Value::String(name) => known_type(&name).map_or(Value::Null, Value::from),
+        Value::Array(names) => {
+            let known = names.iter().map(|name| known_type(name.as_str()?));
+            let known: Option<BTreeSet<&str>> = known.collect();
+            known.map_or(Value::Null, |known| known.into_iter().collect())
+        }
+        _ => Value::Null,
+    }
+}
+
+/// Returns the type that a name in a document means. Formats and types of programming languages stand there too.
+fn known_type(name: &str) -> Option<&'static str> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "object" => "object",
+        "array" => "array",
+        "string" | "date" | "datetime" | "date-time" | "time" | "uuid" | "email" | "uri"
+        | "url" | "text" => "string",
+        "integer" | "int" | "int32" | "int64" | "long" => "integer",
+        "number" | "float" | "double" | "decimal" => "number",
+        "boolean" | "bool" => "boolean",
+        "null" => "null",
+        _ => return None,
+    })
+}
+
+/// Returns a pattern without the delimiters of Perl or JavaScript, and its flags. Nothing matches `/^`.
+fn delimited(pattern: &str) -> Option<(String, String)> {
+    let inner = pattern
+        .strip_prefix('/')
+        .filter(|inner| inner.starts_with('^'))?;
+    let (inner, flags) = inner.rsplit_once('/')?;
+    let are_flags = flags.chars().all(|c| c.is_ascii_lowercase());
+    are_flags.then(|| (inner.to_owned(), flags.to_owned()))
+}
+
+/// Corrects mistakes that make a schema unsatisfiable.
+fn satisfiable(copied: &mut Map<String, Value>) {
+    // A property that is both required and forbidden would reject every value.
+    let is_closed = copied.get("additionalProperties") == Some(&Value::Bool(false))
+        && !copied.contains_key("patternProperties");
+    let known: Option<HashSet<String>> = copied
+        .get("properties")
+        .and_then(Value::as_object)
+        .filter(|_| is_closed)
+        .map(|properties| properties.keys().cloned().collect());
+    if let Some(known) = known
+        && let Some(Value::Array(required)) = copied.get_mut("required")
+    {
+        required.retain(|name| name.as_str().is_some_and(|name| known.contains(name)));
+    }
+    let kind = copied.get("type").and_then(Value::as_str);
+    let kind = kind.unwrap_or_default().to_owned();
+    let Some(Value::Array(values)) = copied.get_mut("enum") else {
+        return;
+    };
+    for value in values.iter_mut() {
+        if let Some(meant) = of_type(&kind, value) {
+            *value = meant;
+        }
+    }
+    let mut seen = HashSet::new();
+    values.retain(|value| seen.insert(value.to_string()));
+    let is_of_items = kind == "array" && !values.iter().any(Value::is_array);
+    if values.is_empty() || is_of_items {
+        let values = std::mem::take(values);
+        copied.shift_remove("enum");
+        if !values.is_empty()
+            && let Value::Object(items) = copied.entry("items").or_insert_with(|| json!({}))
+        {
+            items.entry("enum").or_insert_with(|| values.into());
+        }
+    }
+}
+
+fn number(text: &str) -> Option<Number> {
+    serde_json::from_str(text).ok()
+}
+
+/// Returns the value of a type that a value of another type means.
+fn of_type(kind: &str, value: &Value) -> Option<Value> {
+    match (kind, value) {
+        ("string", Value::Number(_) | Value::Bool(_)) => Some(value.to_string().into()),
+        ("integer" | "number", Value::String(text)) => Some(number(text)?.into()),
+        ("boolean", Value::String(text)) => Some(text.parse::<bool>().ok()?.into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(schema: Value) -> Value {
+        let Value::Object(members) = schema else {
+            panic!("an object")
+        };
+        corrected(members.clone(), &members, Version::V3_1).into()
+    }
+
+    #[test]
+    fn keywords_that_are_not_valid_are_corrected_or_left_out() {
+        for (written, expected) in [
+            (json!({"type": "int"}), json!({"type": "integer"})),
+            (json!({"type": "String"}), json!({"type": "string"})),
+            (json!({"type": "datetime"}), json!({"type": "string"})),
+            (json!({"type": "file"}), json!({})),
+            (json!({"type": ["x", "null"]}), json!({})),
+            (json!({"type": null, "description": null}), json!({})),
+            (
+                json!({"type": ["bool", "null"]}),
+                json!({"type": ["boolean", "null"]}),
+            ),
+            (
+                json!({"minLength": "3", "maxLength": -1}),
+                json!({"minLength": 3}),
+            ),
+            (json!({"maximum": "x", "multipleOf": 0}), json!({})),
+            (
+                json!({"items": [{}], "enum": "a", "uniqueItems": "yes"}),
+                json!({}),
+            ),
+            (
+                json!({"pattern": "/^[a-z]+$/"}),
+                json!({"pattern": "^[a-z]+$"}),
+            ),
+            (json!({"pattern": "/^[a-z]+$/i"}), json!({})),
+            (json!({"pattern": "/a/"}), json!({"pattern": "/a/"})),
+        ] {
+            assert_eq!(of(written.clone()), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn values_have_the_type_of_their_schema() {
+        for (written, expected) in [
+            (
+                json!({"type": "string", "enum": [1, true, "a"]}),
+                json!({"type": "string", "enum": ["1", "true", "a"]}),
+            ),
+            (
+                json!({"type": "integer", "enum": ["1", "2"]}),
+                json!({"type": "integer", "enum": [1, 2]}),
+            ),
+            (
+                json!({"type": "boolean", "enum": ["true"]}),
+                json!({"type": "boolean", "enum": [true]}),
+            ),
+            (
+                json!({"type": "array", "enum": ["a"], "items": {"type": "string"}}),
+                json!({"type": "array", "items": {"type": "string", "enum": ["a"]}}),
+            ),
+            (json!({"enum": []}), json!({})),
+        ] {
+            assert_eq!(of(written.clone()), expected, "{written}");
+        }
+    }
+}
