@@ -189,156 +189,98 @@ impl HttpError {
     /// Rows of errors before the message.
     fn row(self) -> Row {
         use StatusCode as Status;
+        let row = |status, reason| Row::new(status, reason, self.text());
+        let limited = |status, limit| Row::limit(status, limit, self.text());
         match self {
-            Self::TargetTooLong => Row::limit(
-                Status::URI_TOO_LONG,
-                Limit::TargetBytes,
-                "The request's target is too long",
-            ),
-            Self::HeadersTooLarge => Row::limit(
-                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                Limit::HeaderBytes,
-                "The request's headers are too large",
-            ),
-            Self::TooManyHeaders => Row::limit(
-                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                Limit::HeaderFields,
-                "The request has too many headers",
-            ),
-            Self::Target => Row::new(
-                Status::BAD_REQUEST,
-                Reason::Head,
-                "The request's target is neither a path nor a URL",
-            ),
-            Self::HostMissing => Row::new(
-                Status::BAD_REQUEST,
-                Reason::Host,
-                "The Host header is missing",
-            )
-            .denied(),
-            Self::HostInvalid => Row::new(
-                Status::BAD_REQUEST,
-                Reason::Host,
-                "The Host header is not a host name with an optional port",
-            )
-            .denied(),
-            Self::HostForeign => Row::new(
-                Status::FORBIDDEN,
-                Reason::HostForeign,
-                "This server does not accept that Host",
-            )
-            .setting("http.allowed_hosts")
-            .denied(),
-            Self::OriginForeign => Row::new(
-                Status::FORBIDDEN,
-                Reason::Origin,
-                "Pages of that Origin may not call this server",
-            )
-            .setting("http.allowed_origins")
-            .denied(),
-            Self::OriginUnnamed => Row::new(
-                Status::FORBIDDEN,
-                Reason::Origin,
-                "Pages of this server may call it under localhost or an IP address; to use it in a browser under a name, add the name to http.allowed_hosts",
-            )
-            .setting("http.allowed_hosts")
-            .denied(),
-            Self::Framing => Row::new(
-                Status::BAD_REQUEST,
-                Reason::Head,
-                "The request can be framed in two ways: Content-Length beside Transfer-Encoding, a line that does not end with CR LF, or an invalid chunk",
-            )
-            .denied()
-            .closes(),
-            Self::HeaderRepeated => Row::new(
-                Status::BAD_REQUEST,
-                Reason::Head,
-                "A header appears more than once that may appear once",
-            ),
-            Self::HeaderName => Row::new(
-                Status::BAD_REQUEST,
-                Reason::Head,
-                "A header name contains an underscore, which other programs may read as a hyphen",
-            ),
-            Self::NotFound => Row::new(
-                Status::NOT_FOUND,
-                Reason::Path,
-                "Not found; the MCP endpoint is /mcp",
-            ),
-            Self::NoPlayground => Row::new(
-                Status::NOT_FOUND,
-                Reason::Path,
-                "The playground is off here (http.playground); the MCP endpoint is /mcp",
-            )
-            .setting("http.playground"),
+            Self::TargetTooLong => limited(Status::URI_TOO_LONG, Limit::TargetBytes),
+            Self::HeadersTooLarge => {
+                limited(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, Limit::HeaderBytes)
+            }
+            Self::TooManyHeaders => {
+                limited(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, Limit::HeaderFields)
+            }
+            Self::Target | Self::HeaderRepeated | Self::HeaderName => {
+                row(Status::BAD_REQUEST, Reason::Head)
+            }
+            Self::HostMissing | Self::HostInvalid => {
+                row(Status::BAD_REQUEST, Reason::Host).denied()
+            }
+            Self::HostForeign => row(Status::FORBIDDEN, Reason::HostForeign)
+                .setting("http.allowed_hosts")
+                .denied(),
+            Self::OriginForeign => row(Status::FORBIDDEN, Reason::Origin)
+                .setting("http.allowed_origins")
+                .denied(),
+            Self::OriginUnnamed => row(Status::FORBIDDEN, Reason::Origin)
+                .setting("http.allowed_hosts")
+                .denied(),
+            Self::Framing => row(Status::BAD_REQUEST, Reason::Head).denied().closes(),
+            Self::NotFound | Self::NoPage => row(Status::NOT_FOUND, Reason::Path),
+            Self::NoPlayground => row(Status::NOT_FOUND, Reason::Path).setting("http.playground"),
             Self::Internal => Row {
                 reason: None,
-                ..Row::new(
-                    Status::INTERNAL_SERVER_ERROR,
-                    Reason::Path,
-                    "Internal error; the server's log has the details",
-                )
+                ..row(Status::INTERNAL_SERVER_ERROR, Reason::Path)
             },
-            Self::NoPage => Row::new(
-                Status::NOT_FOUND,
-                Reason::Path,
-                "Not found; there are /, /metrics, /health, /health/detailed, /livez, /readyz and /startupz",
-            ),
-            Self::ForOperators => Row::new(
-                Status::FORBIDDEN,
-                Reason::Path,
-                "Authentication is required here; on the admin port it is not",
-            )
-            .setting("http.admin.port"),
-            Self::MethodNotAllowed(_) => Row::new(
-                Status::METHOD_NOT_ALLOWED,
-                Reason::PathMethod,
-                "This path does not have that method",
-            ),
-            Self::ContentType => Row::new(
-                Status::UNSUPPORTED_MEDIA_TYPE,
-                Reason::MediaType,
-                "Content-Type must be application/json",
-            ),
-            Self::ContentEncoding => Row::new(
-                Status::UNSUPPORTED_MEDIA_TYPE,
-                Reason::MediaType,
-                "The body must not be compressed",
-            ),
-            Self::NotAcceptable => Row::new(
-                Status::NOT_ACCEPTABLE,
-                Reason::NotAcceptable,
-                "Accept must allow application/json or text/event-stream",
-            ),
-            Self::StreamNotAcceptable => Row::new(
-                Status::NOT_ACCEPTABLE,
-                Reason::NotAcceptable,
-                "The response is an event stream: Accept must allow text/event-stream",
-            ),
+            Self::ForOperators => row(Status::FORBIDDEN, Reason::Path).setting("http.admin.port"),
+            Self::MethodNotAllowed(_) => row(Status::METHOD_NOT_ALLOWED, Reason::PathMethod),
+            Self::ContentType | Self::ContentEncoding => {
+                row(Status::UNSUPPORTED_MEDIA_TYPE, Reason::MediaType)
+            }
+            Self::NotAcceptable | Self::StreamNotAcceptable => {
+                row(Status::NOT_ACCEPTABLE, Reason::NotAcceptable)
+            }
             Self::Limited(refused) => Row::limited(refused),
-            Self::BodyTooLarge => Row::limit(
-                Status::PAYLOAD_TOO_LARGE,
-                Limit::BodyBytes,
-                "The body is too large",
-            )
-            .closes(),
-            Self::BodyTooSlow(limit) => Row::limit(
-                Status::REQUEST_TIMEOUT,
-                limit,
-                "The body did not arrive in time",
-            )
-            .closes(),
-            Self::BodyBroken => Row::new(
-                Status::BAD_REQUEST,
-                Reason::Body,
-                "The body broke off or is not framed as HTTP demands",
-            )
-            .closes(),
-            Self::SessionIdMissing => Row::new(
-                Status::BAD_REQUEST,
-                Reason::SessionMissing,
-                "sessionId is missing: post to the address that the stream's first event names",
-            ),
+            Self::BodyTooLarge => limited(Status::PAYLOAD_TOO_LARGE, Limit::BodyBytes).closes(),
+            Self::BodyTooSlow(limit) => limited(Status::REQUEST_TIMEOUT, limit).closes(),
+            Self::BodyBroken => row(Status::BAD_REQUEST, Reason::Body).closes(),
+            Self::SessionIdMissing => row(Status::BAD_REQUEST, Reason::SessionMissing),
+        }
+    }
+
+    /// Texts for the client.
+    fn text(self) -> &'static str {
+        match self {
+            Self::TargetTooLong => "The request's target is too long",
+            Self::HeadersTooLarge => "The request's headers are too large",
+            Self::TooManyHeaders => "The request has too many headers",
+            Self::Target => "The request's target is neither a path nor a URL",
+            Self::HostMissing => "The Host header is missing",
+            Self::HostInvalid => "The Host header is not a host name with an optional port",
+            Self::HostForeign => "This server does not accept that Host",
+            Self::OriginForeign => "Pages of that Origin may not call this server",
+            Self::OriginUnnamed => {
+                "Pages of this server may call it under localhost or an IP address; to use it in a browser under a name, add the name to http.allowed_hosts"
+            }
+            Self::Framing => {
+                "The request can be framed in two ways: Content-Length beside Transfer-Encoding, a line that does not end with CR LF, or an invalid chunk"
+            }
+            Self::HeaderRepeated => "A header appears more than once that may appear once",
+            Self::HeaderName => {
+                "A header name contains an underscore, which other programs may read as a hyphen"
+            }
+            Self::NotFound => "Not found; the MCP endpoint is /mcp",
+            Self::NoPlayground => {
+                "The playground is off here (http.playground); the MCP endpoint is /mcp"
+            }
+            Self::Internal => "Internal error; the server's log has the details",
+            Self::NoPage => {
+                "Not found; there are /, /metrics, /health, /health/detailed, /livez, /readyz and /startupz"
+            }
+            Self::ForOperators => "Authentication is required here; on the admin port it is not",
+            Self::MethodNotAllowed(_) => "This path does not have that method",
+            Self::ContentType => "Content-Type must be application/json",
+            Self::ContentEncoding => "The body must not be compressed",
+            Self::NotAcceptable => "Accept must allow application/json or text/event-stream",
+            Self::StreamNotAcceptable => {
+                "The response is an event stream: Accept must allow text/event-stream"
+            }
+            Self::Limited(_) => "",
+            Self::BodyTooLarge => "The body is too large",
+            Self::BodyTooSlow(_) => "The body did not arrive in time",
+            Self::BodyBroken => "The body broke off or is not framed as HTTP demands",
+            Self::SessionIdMissing => {
+                "sessionId is missing: post to the address that the stream's first event names"
+            }
         }
     }
 

@@ -4,36 +4,33 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A revision of the Model Context Protocol, by its date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Revision {
-    /// The first one: HTTP+SSE and stdio.
-    #[serde(rename = "2024-11-05")]
-    V2024_11_05,
-    /// Streamable HTTP, sessions, batches.
-    #[serde(rename = "2025-03-26")]
-    V2025_03_26,
-    /// Structured results, elicitation, resource links.
-    #[serde(rename = "2025-06-18")]
-    V2025_06_18,
-    /// Icons, URL elicitation, experimental tasks.
-    #[serde(rename = "2025-11-25")]
-    V2025_11_25,
-    /// No sessions: each request stands alone.
-    #[serde(rename = "2026-07-28")]
-    V2026_07_28,
+crate::named_enum! {
+    /// A revision of the Model Context Protocol, by its date.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Revision {
+        /// The first one: HTTP+SSE and stdio.
+        #[serde(rename = "2024-11-05")]
+        V2024_11_05 = "2024-11-05",
+        /// Streamable HTTP, sessions, batches.
+        #[serde(rename = "2025-03-26")]
+        V2025_03_26 = "2025-03-26",
+        /// Structured results, elicitation, resource links.
+        #[serde(rename = "2025-06-18")]
+        V2025_06_18 = "2025-06-18",
+        /// Icons, URL elicitation, experimental tasks.
+        #[serde(rename = "2025-11-25")]
+        V2025_11_25 = "2025-11-25",
+        /// No sessions: each request stands alone.
+        #[serde(rename = "2026-07-28")]
+        V2026_07_28 = "2026-07-28",
+    }
+    /// Returns the date that names the protocol version.
+    pub fn as_str;
+    /// All, from old to new.
+    pub const ALL;
 }
 
 impl Revision {
-    /// All, from old to new.
-    pub const ALL: [Self; 5] = [
-        Self::V2024_11_05,
-        Self::V2025_03_26,
-        Self::V2025_06_18,
-        Self::V2025_11_25,
-        Self::V2026_07_28,
-    ];
-
     /// The newest revision that begins with a handshake; offered to clients that ask for an unknown one.
     pub const NEWEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
@@ -42,17 +39,6 @@ impl Revision {
         Self::ALL
             .into_iter()
             .find(|revision| revision.as_str() == date)
-    }
-
-    /// Returns the date that names the protocol version.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V2024_11_05 => "2024-11-05",
-            Self::V2025_03_26 => "2025-03-26",
-            Self::V2025_06_18 => "2025-06-18",
-            Self::V2025_11_25 => "2025-11-25",
-            Self::V2026_07_28 => "2026-07-28",
-        }
     }
 
     /// Returns true if clients open a session with `initialize`.

@@ -3,146 +3,96 @@
 use super::instruments::REFUSALS;
 use super::metrics::{Counter, Metrics};
 
-/// Reason for which a request was rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Reason {
+macro_rules! reasons {
+    ($($(#[$about:meta])* $reason:ident = $label:literal,)*) => {
+        /// Reason for which a request was rejected.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Reason {
+            $($(#[$about])* $reason,)*
+            /// A limit, by the name of its setting.
+            Limit(&'static str),
+        }
+
+        impl Reason {
+            /// Reasons with a counter here, in the order of their indexes.
+            const COUNTED: [Self; [$($label),*].len()] = [$(Self::$reason),*];
+
+            /// Returns the label in metrics and records. For a limit it is the setting.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $label,)*
+                    Self::Limit(setting) => setting,
+                }
+            }
+        }
+    };
+}
+
+reasons! {
     /// The request head is invalid: framing, or a repeated header.
-    Head,
+    Head = "head",
     /// The `Host` header is missing or invalid.
-    Host,
+    Host = "host",
     /// The `Host` header is not allowed.
-    HostForeign,
+    HostForeign = "host_foreign",
     /// The browser origin is not allowed.
-    Origin,
+    Origin = "origin",
     /// The request has no credential.
-    CredentialMissing,
+    CredentialMissing = "credential_missing",
     /// The credentials are ambiguous or malformed.
-    CredentialMalformed,
+    CredentialMalformed = "credential_malformed",
     /// The credential is unknown, expired, or issued for another server.
-    CredentialInvalid,
+    CredentialInvalid = "credential_invalid",
     /// The credential could not be verified.
-    CredentialUnchecked,
+    CredentialUnchecked = "credential_unchecked",
     /// The credential lacks a scope.
-    Scope,
+    Scope = "scope",
     /// The path does not exist, or not for this caller.
-    Path,
+    Path = "path",
     /// The path does not support the method.
-    PathMethod,
+    PathMethod = "path_method",
     /// The media type is not JSON, or the body is compressed.
-    MediaType,
+    MediaType = "media_type",
     /// The client accepts no available media type.
-    NotAcceptable,
+    NotAcceptable = "not_acceptable",
     /// The body ended early.
-    Body,
+    Body = "body",
     /// The body is not a JSON-RPC message.
-    Malformed,
+    Malformed = "malformed",
     /// A required `_meta` field is missing.
-    Meta,
+    Meta = "meta",
     /// A header contradicts the message.
-    Header,
+    Header = "header",
     /// The protocol version is not supported.
-    Version,
+    Version = "version",
     /// The method does not exist.
-    Method,
+    Method = "method",
     /// The client has not declared a required capability.
-    Capability,
+    Capability = "capability",
     /// The response belongs to a request of another process.
-    AskedElsewhere,
+    AskedElsewhere = "asked_elsewhere",
     /// The request needs a session.
-    SessionMissing,
+    SessionMissing = "session_missing",
     /// The session has ended, does not exist, or belongs to another caller.
-    SessionUnknown,
+    SessionUnknown = "session_unknown",
     /// The tool does not exist, or not for this caller.
-    Tool,
+    Tool = "tool",
     /// The arguments are invalid.
-    Arguments,
+    Arguments = "arguments",
     /// The call timed out.
-    TimedOut,
+    TimedOut = "timeout",
     /// The caller has too many streams.
-    Streams,
+    Streams = "streams",
     /// The event ID is unknown, so the stream cannot be resumed.
-    EventUnknown,
+    EventUnknown = "event_unknown",
     /// The shared state is unavailable.
-    State,
+    State = "state",
     /// The request could not be recorded in the audit log, which is required.
-    Audit,
-    /// A limit, by the name of its setting.
-    Limit(&'static str),
+    Audit = "audit",
 }
 
 impl Reason {
-    /// Reasons with a counter here, in the order of their indexes.
-    const COUNTED: [Self; 30] = [
-        Self::Head,
-        Self::Host,
-        Self::HostForeign,
-        Self::Origin,
-        Self::CredentialMissing,
-        Self::CredentialMalformed,
-        Self::CredentialInvalid,
-        Self::CredentialUnchecked,
-        Self::Scope,
-        Self::Path,
-        Self::PathMethod,
-        Self::MediaType,
-        Self::NotAcceptable,
-        Self::Body,
-        Self::Malformed,
-        Self::Meta,
-        Self::Header,
-        Self::Version,
-        Self::Method,
-        Self::Capability,
-        Self::AskedElsewhere,
-        Self::SessionMissing,
-        Self::SessionUnknown,
-        Self::Tool,
-        Self::Arguments,
-        Self::TimedOut,
-        Self::Streams,
-        Self::EventUnknown,
-        Self::State,
-        Self::Audit,
-    ];
-
-    /// Returns the label in metrics and records. For a limit it is the setting.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Head => "head",
-            Self::Host => "host",
-            Self::HostForeign => "host_foreign",
-            Self::Origin => "origin",
-            Self::CredentialMissing => "credential_missing",
-            Self::CredentialMalformed => "credential_malformed",
-            Self::CredentialInvalid => "credential_invalid",
-            Self::CredentialUnchecked => "credential_unchecked",
-            Self::Scope => "scope",
-            Self::Path => "path",
-            Self::PathMethod => "path_method",
-            Self::MediaType => "media_type",
-            Self::NotAcceptable => "not_acceptable",
-            Self::Body => "body",
-            Self::Malformed => "malformed",
-            Self::Meta => "meta",
-            Self::Header => "header",
-            Self::Version => "version",
-            Self::Method => "method",
-            Self::Capability => "capability",
-            Self::AskedElsewhere => "asked_elsewhere",
-            Self::SessionMissing => "session_missing",
-            Self::SessionUnknown => "session_unknown",
-            Self::Tool => "tool",
-            Self::Arguments => "arguments",
-            Self::TimedOut => "timeout",
-            Self::Streams => "streams",
-            Self::EventUnknown => "event_unknown",
-            Self::State => "state",
-            Self::Audit => "audit",
-            Self::Limit(setting) => setting,
-        }
-    }
-
     /// Returns the index of the counter. Limits are counted elsewhere.
     fn place(self) -> Option<usize> {
         Self::COUNTED.iter().position(|reason| *reason == self)

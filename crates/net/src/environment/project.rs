@@ -123,17 +123,14 @@ mod tests {
     #[test]
     fn names_are_found_where_people_put_them() {
         let none: [(&str, &str); 0] = [];
+        let weather = Some("weather");
         for (file, text, name) in [
-            (
-                "Cargo.toml",
-                "[package]\nname = \"weather\"\n",
-                Some("weather"),
-            ),
+            ("Cargo.toml", "[package]\nname = \"weather\"\n", weather),
             ("Cargo.toml", "[workspace]\n", None),
             (
                 "Cargo.toml",
                 "[workspace]\nname = 'a'\n\n[package]\nedition = \"2024\"\nname= 'weather' # ours\n[lib]\nname = \"b\"",
-                Some("weather"),
+                weather,
             ),
             ("Cargo.toml", "[package]\n[lib]\nname = \"b\"", None),
             (
@@ -142,31 +139,27 @@ mod tests {
                 Some("@acme/weather"),
             ),
             ("package.json", "{", None),
-            (
-                "pyproject.toml",
-                "[project]\nname = \"weather\"",
-                Some("weather"),
-            ),
+            ("pyproject.toml", "[project]\nname = \"weather\"", weather),
             (
                 "pyproject.toml",
                 "[tool.poetry]\nname = \"weather\"",
-                Some("weather"),
+                weather,
             ),
             (
                 ".git/config",
                 "[core]\n[remote \"origin\"]\n\turl = git@example.com:acme/weather.git\n",
-                Some("weather"),
+                weather,
             ),
             (".git/config", "[remote \"origin\"]\n[other]\nurl = x", None),
             (
                 "/etc/podinfo/labels",
                 "app.kubernetes.io/name=\"weather\"\n",
-                Some("weather"),
+                weather,
             ),
             (
                 "/run/.containerenv",
                 "engine=\"podman\"\nimage=\"docker.io/acme/weather:1.2\"\n",
-                Some("weather"),
+                weather,
             ),
         ] {
             let found = detect(&Probe::of(none).with_file(file, text));

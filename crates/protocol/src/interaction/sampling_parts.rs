@@ -4,26 +4,32 @@ use serde::Serialize;
 
 use super::ModelHint;
 
-/// Controls the model's use of tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// As it likes.
-    Auto,
-    /// The model must call a tool.
-    Required,
-    /// The model must not call a tool.
-    None,
+crate::named_enum! {
+    /// Controls the model's use of tools.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ToolChoice {
+        /// As it likes.
+        Auto = "auto",
+        /// The model must call a tool.
+        Required = "required",
+        /// The model must not call a tool.
+        None = "none",
+    }
+    pub(super) fn as_str;
 }
 
-/// Context that the client adds for its model. Sent only to clients that declared `sampling.context`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContextInclusion {
-    /// No context.
-    None,
-    /// Earlier messages of this server.
-    ThisServer,
-    /// Earlier messages of all servers of the client.
-    AllServers,
+crate::named_enum! {
+    /// Context that the client adds for its model. Sent only to clients that declared `sampling.context`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ContextInclusion {
+        /// No context.
+        None = "none",
+        /// Earlier messages of this server.
+        ThisServer = "thisServer",
+        /// Earlier messages of all servers of the client.
+        AllServers = "allServers",
+    }
+    pub(super) fn as_str;
 }
 
 /// Model preferences. The client decides.
@@ -72,25 +78,5 @@ impl ModelPreferences {
     pub fn intelligence(mut self, priority: f64) -> Self {
         self.intelligence_priority = Some(priority.clamp(0.0, 1.0));
         self
-    }
-}
-
-impl ToolChoice {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Required => "required",
-            Self::None => "none",
-        }
-    }
-}
-
-impl ContextInclusion {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::ThisServer => "thisServer",
-            Self::AllServers => "allServers",
-        }
     }
 }

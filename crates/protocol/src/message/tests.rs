@@ -197,6 +197,7 @@ fn bounds_are_kept_to_and_it_is_known_which_one_was_not() {
 #[test]
 fn rpc_12_what_is_no_message_is_told_apart_from_what_is_no_json() {
     use MalformedKind::{Invalid, Parse};
+    let one = Some("1");
     for (body, kind, id) in [
         (&b"{"[..], Parse, None),
         (b"", Parse, None),
@@ -212,37 +213,25 @@ fn rpc_12_what_is_no_message_is_told_apart_from_what_is_no_json() {
         (b"1", Invalid, None),
         (b"null", Invalid, None),
         (b"{}", Invalid, None),
-        (
-            br#"{"jsonrpc":"1.0","id":1,"method":"a"}"#,
-            Invalid,
-            Some("1"),
-        ),
-        (
-            br#"{"jsonrpc":2.0,"id":1,"method":"a"}"#,
-            Invalid,
-            Some("1"),
-        ),
+        (br#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, Invalid, one),
+        (br#"{"jsonrpc":2.0,"id":1,"method":"a"}"#, Invalid, one),
         (br#"{"id":"x","method":"a"}"#, Invalid, Some("\"x\"")),
-        (
-            br#"{"jsonrpc":"2.0","method":1,"id":1}"#,
-            Invalid,
-            Some("1"),
-        ),
+        (br#"{"jsonrpc":"2.0","method":1,"id":1}"#, Invalid, one),
         (
             br#"{"jsonrpc":"2.0","method":"a","params":[1],"id":1}"#,
             Invalid,
-            Some("1"),
+            one,
         ),
-        (br#"{"jsonrpc":"2.0","id":1}"#, Invalid, Some("1")),
+        (br#"{"jsonrpc":"2.0","id":1}"#, Invalid, one),
         (
             br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
             Invalid,
-            Some("1"),
+            one,
         ),
         (
             br#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#,
             Invalid,
-            Some("1"),
+            one,
         ),
     ] {
         let (found, reason, echoed) = refusal(body);

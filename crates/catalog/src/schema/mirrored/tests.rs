@@ -55,60 +55,38 @@ fn mirrored_parameters_are_found_with_their_paths() {
 fn a_mirrored_parameter_that_breaks_a_rule_is_refused() {
     // MH-19
     let on = |property: Value| json!({"type": "object", "properties": {"a": property}});
+    let typed = |of: &str, header: &str| on(json!({"type": of, "x-mcp-header": header}));
     let within = |keyword: &str, schema: Value| {
         let mut root = json!({"type": "object"});
         root[keyword] = schema;
         root
     };
     let annotated = || json!({"type": "string", "x-mcp-header": "A"});
+    let a = "/properties/a";
     let place = "only a property that `properties` alone lead to from the root can have it";
     let kind = "the property's `type` must be `integer`, `string` or `boolean`, and only that";
     let name = "is not a header name, which is one or more letters, digits or !#$%&'*+-.^_`|~";
     for (schema, pointer, why) in [
-        (
-            on(json!({"type": "string", "x-mcp-header": ""})),
-            "/properties/a",
-            name,
-        ),
-        (
-            on(json!({"type": "string", "x-mcp-header": "a b"})),
-            "/properties/a",
-            name,
-        ),
-        (
-            on(json!({"type": "string", "x-mcp-header": "a\r\nb"})),
-            "/properties/a",
-            name,
-        ),
-        (
-            on(json!({"type": "string", "x-mcp-header": "ä"})),
-            "/properties/a",
-            name,
-        ),
+        (typed("string", ""), a, name),
+        (typed("string", "a b"), a, name),
+        (typed("string", "a\r\nb"), a, name),
+        (typed("string", "ä"), a, name),
         (
             on(json!({"type": "string", "x-mcp-header": 7})),
-            "/properties/a",
+            a,
             "its value is a string",
         ),
-        (
-            on(json!({"type": "number", "x-mcp-header": "A"})),
-            "/properties/a",
-            kind,
-        ),
-        (
-            on(json!({"type": "object", "x-mcp-header": "A"})),
-            "/properties/a",
-            kind,
-        ),
+        (typed("number", "A"), a, kind),
+        (typed("object", "A"), a, kind),
         (
             on(json!({"type": ["string", "null"], "x-mcp-header": "A"})),
-            "/properties/a",
+            a,
             kind,
         ),
-        (on(json!({"x-mcp-header": "A"})), "/properties/a", kind),
+        (on(json!({"x-mcp-header": "A"})), a, kind),
         (
             on(json!({"$ref": "#/$defs/b", "x-mcp-header": "A"})),
-            "/properties/a",
+            a,
             kind,
         ),
         (

@@ -415,6 +415,7 @@ fn several_issuers_have_keys_and_audiences_of_their_own() {
 
 #[test]
 fn settings_that_can_never_work_are_refused_with_what_to_do() {
+    type Setting = fn(&mut OAuthConfig, String);
     let reported = |change: &dyn Fn(&mut OAuthConfig), resource: Option<&str>| {
         let mut config = OAuthConfig {
             issuer: Some(ISSUER.to_owned()),
@@ -424,62 +425,47 @@ fn settings_that_can_never_work_are_refused_with_what_to_do() {
         let made = Tokens::new(&config, &Implied::default(), resource);
         made.map(drop).expect_err("refused").to_string()
     };
-    for (change, expected) in [
+    let issuer: Setting = |c, value| c.issuer = Some(value);
+    let audience: Setting = |c, value| c.audience = vec![value];
+    let scopes: Setting = |c, value| c.scopes = vec![value];
+    for (setting, value, expected) in [
+        (issuer, "id.example.com", "auth.oauth.issuer"),
+        (issuer, "http://id.example.com", "https"),
+        (issuer, "https://id.example.com?x=1", "no query"),
         (
-            &(|c: &mut OAuthConfig| c.issuer = Some("id.example.com".to_owned()))
-                as &dyn Fn(&mut OAuthConfig),
+            issuer,
+            "https://user:pass@id.example.com",
             "auth.oauth.issuer",
         ),
+        (issuer, "ftp://id.example.com", "auth.oauth.issuer"),
         (
-            &|c| c.issuer = Some("http://id.example.com".to_owned()),
-            "https",
-        ),
-        (
-            &|c| c.issuer = Some("https://id.example.com?x=1".to_owned()),
-            "no query",
-        ),
-        (
-            &|c| c.issuer = Some("https://user:pass@id.example.com".to_owned()),
-            "auth.oauth.issuer",
-        ),
-        (
-            &|c| c.issuer = Some("ftp://id.example.com".to_owned()),
-            "auth.oauth.issuer",
-        ),
-        (
-            &|c| c.jwks_url = Some("http://id.example.com/keys".to_owned()),
+            |c, value| c.jwks_url = Some(value),
+            "http://id.example.com/keys",
             "jwks_url",
         ),
-        (&|c| c.audience = vec![String::new()], "auth.oauth.audience"),
+        (audience, "", "auth.oauth.audience"),
+        (audience, "a b", "auth.oauth.audience"),
+        (audience, "https://a/#b", "auth.oauth.audience"),
+        (scopes, "offline_access", "auth.oauth.scopes"),
+        (scopes, "a b", "auth.oauth.scopes"),
+        (|c, _| c.leeway_seconds = 61, "", "at most 60"),
         (
-            &|c| c.audience = vec!["a b".to_owned()],
-            "auth.oauth.audience",
-        ),
-        (
-            &|c| c.audience = vec!["https://a/#b".to_owned()],
-            "auth.oauth.audience",
-        ),
-        (
-            &|c| c.scopes = vec!["offline_access".to_owned()],
-            "auth.oauth.scopes",
-        ),
-        (&|c| c.scopes = vec!["a b".to_owned()], "auth.oauth.scopes"),
-        (&|c| c.leeway_seconds = 61, "at most 60"),
-        (
-            &|c| c.metadata_url = Some("x".to_owned()),
+            |c, value| c.metadata_url = Some(value),
+            "x",
             "auth.oauth.metadata_url",
         ),
         (
-            &|c| {
+            |c, issuer| {
                 c.issuers = vec![IssuerConfig {
-                    issuer: ISSUER.to_owned(),
+                    issuer,
                     ..IssuerConfig::default()
                 }];
             },
+            ISSUER,
             "twice",
         ),
     ] {
-        let error = reported(change, Some(RESOURCE));
+        let error = reported(&|c| setting(c, value.to_owned()), Some(RESOURCE));
         assert!(error.contains(expected), "{error}");
     }
     let error = reported(&|_| {}, None);
