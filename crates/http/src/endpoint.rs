@@ -31,7 +31,7 @@ pub(super) enum OtherMethod {
 }
 
 const METHODS: &str = "GET, POST, DELETE";
-const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
+pub(super) const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
 const METHODS_STATELESS: &str = "POST";
 
 impl Endpoint {

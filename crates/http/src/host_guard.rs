@@ -199,7 +199,8 @@ impl HostGuard {
             return foreign;
         };
         let origin = origin.to_ascii_lowercase();
-        if self.origins.contains(&origin) {
+        let origin = without_path(&origin);
+        if self.origins.iter().any(|listed| listed == origin) {
             return Ok(());
         }
         let parts = origin
@@ -230,6 +231,13 @@ impl HostGuard {
         }
         Err(HttpError::OriginUnnamed)
     }
+}
+
+/// Returns the origin of a URL. Browsers send no path in `Origin`; the client of ruby_llm-mcp sends the URL of the endpoint.
+fn without_path(origin: &str) -> &str {
+    // The first two slashes follow the scheme.
+    let path = origin.match_indices('/').nth(2);
+    path.map_or(origin, |(at, _)| origin.split_at(at).0)
 }
 
 impl HostPattern {
@@ -446,6 +454,7 @@ mod tests {
             "http://localhost:5173",
             "https://127.0.0.1",
             "http://[::1]:3000",
+            "http://localhost:3000/mcp",
         ] {
             assert_eq!(origin(&local(), good), Ok(()), "{good}");
         }
@@ -466,7 +475,9 @@ mod tests {
             );
         }
         let listed = public(&[], &["https://App.example.com"]);
-        assert_eq!(origin(&listed, "https://app.example.com"), Ok(()));
+        for good in ["https://app.example.com", "https://app.example.com/mcp"] {
+            assert_eq!(origin(&listed, good), Ok(()), "{good}");
+        }
         for bad in [
             "https://app.example.com:444",
             "http://app.example.com",
@@ -499,6 +510,7 @@ mod tests {
             ("192.168.1.20:80", "http://192.168.1.20"),
             ("192.168.1.20:443", "https://192.168.1.20"),
             ("[2001:db8::1]:8080", "http://[2001:db8::1]:8080"),
+            ("localhost:8080", "http://localhost:8080/"),
         ] {
             assert_eq!(from(&open, host, origin), Ok(()), "{host} {origin}");
         }
@@ -522,7 +534,7 @@ mod tests {
             ("192.168.1.20:80", "https://192.168.1.20"),
             ("localhost:8080", "ftp://localhost:8080"),
             ("localhost:8080", "null"),
-            ("localhost:8080", "http://localhost:8080/"),
+            ("localhost:8080", "http://evil.example.com/localhost:8080"),
             ("localhost:8080", "http://me@localhost:8080"),
         ] {
             let refused = from(&open, host, origin);

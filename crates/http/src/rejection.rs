@@ -336,6 +336,7 @@ fn message_row(refusal: &RejectReason) -> Row {
         | RejectReason::EventUnknown
         | RejectReason::SessionMissing => row(Status::BAD_REQUEST),
         RejectReason::NotAcceptable => row(Status::NOT_ACCEPTABLE),
+        RejectReason::StreamComplete => row(Status::METHOD_NOT_ALLOWED),
         RejectReason::AskedElsewhere => row(Status::CONFLICT),
         RejectReason::TooManyStreams => row(Status::TOO_MANY_REQUESTS).retry(5),
         RejectReason::StateUnavailable | RejectReason::Unrecorded => {

@@ -117,6 +117,8 @@ pub enum RejectReason {
     TooManyStreams,
     /// The stream cannot be resumed after this event.
     EventUnknown,
+    /// The stream to resume has no further events.
+    StreamComplete,
     /// The shared state cannot be reached.
     StateUnavailable,
     /// The audit log is required and cannot be written.
@@ -144,6 +146,7 @@ impl RejectReason {
             Self::NotAcceptable => Reason::NotAcceptable,
             Self::TooManyStreams => Reason::Streams,
             Self::EventUnknown => Reason::EventUnknown,
+            Self::StreamComplete => Reason::PathMethod,
             Self::StateUnavailable => Reason::State,
             Self::Unrecorded => Reason::Audit,
         }

@@ -9,7 +9,7 @@ use longshore::{App, CallContext, ToolError, tool};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{announcing, becomes, begin_call, id_of, notification, open, resume};
+use super::{announcing, becomes, begin_call, changed, id_of, notification, open, resume};
 use crate::support::{AskedState, End, Fronted, Serve, StandIn};
 
 /// Closes the stream, so that the client has to resume.
@@ -81,9 +81,14 @@ fn lh_02_lh_14_an_answer_is_there_for_those_who_come_back() {
         );
         assert_eq!(back.any_event(), None);
         // LH-04: nothing comes after the end of a stream.
-        let mut back = resume(&it.server, &session, &answer.id.expect("an id"));
-        back.any_event().expect("its beginning");
-        assert_eq!(back.any_event(), None);
+        let _standing = open(&it.server, &session);
+        let [header] = session.headers();
+        let last = answer.id.as_deref().expect("an id");
+        let response = it.server.connect().get(&[header, ("last-event-id", last)]);
+        assert_eq!(
+            (response.status, response.header("allow")),
+            (405, Some("POST, DELETE"))
+        );
     }
 }
 
@@ -344,6 +349,29 @@ fn can_01_a_call_that_nobody_reads_can_still_be_cancelled() {
         messages += 1;
     }
     assert_eq!(messages, 1);
+}
+
+#[test]
+fn clients_that_resume_a_cancelled_call_get_one_stream_of_notifications() {
+    let it = announcing(|serve| serve);
+    let session = it.server.session("2025-11-25");
+    let mut connection = begin_call(&it.server, &session);
+    connection.any_event().expect("its beginning");
+    let progress = connection.any_event().expect("progress");
+    it.gate.begun();
+    let cancelled = notification("notifications/cancelled", &json!({"requestId": 1}));
+    session.post(&cancelled).accepted();
+    assert_eq!(connection.any_event(), None);
+    let mut back = resume(&it.server, &session, id_of(&progress));
+    back.any_event().expect("its beginning");
+    it.announcer.tools_changed();
+    assert_eq!(back.event(), Some(changed("tools")));
+    let [header] = session.headers();
+    let response = it
+        .server
+        .connect()
+        .get(&[header, ("last-event-id", id_of(&progress))]);
+    assert_eq!(response.status, 405);
 }
 
 /// Keeps nothing that is appended, while it is away.

@@ -15,7 +15,8 @@ use crate::auth::AuthError;
 use crate::limit::LimitExceeded;
 use crate::net::Body;
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::server::limited;
+use crate::server::{RejectReason, limited};
+use crate::transport::http::endpoint::METHODS_WITHOUT_STREAMS;
 use crate::transport::http::problem::{PROBLEM, problem, problem_of_document};
 
 const JSON: &str = "application/json";
@@ -51,6 +52,9 @@ impl Rejection {
         match kind {
             Kind::Http(HttpError::MethodNotAllowed(methods)) => {
                 headers.insert(ALLOW, HeaderValue::from_static(methods));
+            }
+            Kind::Message(RejectReason::StreamComplete, _) => {
+                headers.insert(ALLOW, HeaderValue::from_static(METHODS_WITHOUT_STREAMS));
             }
             // The response depends on the caller.
             Kind::Auth(error) => {

@@ -92,12 +92,6 @@ impl LogFollower {
         }
     }
 
-    /// Marks the stream as complete.
-    pub(super) fn completed(mut self) -> Self {
-        self.is_over = true;
-        self
-    }
-
     fn event(&mut self, number: u64, entry: &Bytes) -> Option<StreamEvent> {
         let kind = entry.first().copied()?;
         let content = entry.slice(1..);

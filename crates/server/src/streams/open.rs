@@ -11,7 +11,7 @@ use super::event::{EventId, StreamId};
 use super::log_follower::LogFollower;
 use super::mailbox::{Filter, Owner};
 use super::notification_stream::{NotificationStream, StreamKind};
-use super::resumable::ends;
+use super::resumable::{END, ends};
 use super::subscriber::Subscriber;
 use super::{Streams, notice};
 use crate::auth::Principal;
@@ -24,7 +24,7 @@ use crate::server::param_headers::VersionHeader;
 use crate::server::parts::Server;
 use crate::server::reply::{RejectReason, Reply};
 use crate::server::worker_state::WorkerState;
-use crate::state::StateError;
+use crate::state::{LogPage, StateError};
 
 /// Opens a stream.
 pub type OpenFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
@@ -151,17 +151,16 @@ impl StreamOpener {
         // Includes the event itself, possibly the last one.
         let page = streams
             .state
-            .read_after(&log, after.saturating_sub(1), 1)
+            .read_after(&log, after.saturating_sub(1), 2)
             .await;
         streams.track_health(&page);
         let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
         if !page.knows(after) {
             return Err(unknown_event());
         }
-        let is_over = page
-            .entries
-            .first()
-            .is_some_and(|(number, entry)| *number == after && ends(entry));
+        if is_complete(&page, after) {
+            return self.completed().await;
+        }
         let owner = Owner {
             resumes_call: true,
             ..self.owner()
@@ -172,11 +171,23 @@ impl StreamOpener {
         let revision = self.session.revision;
         let max_age = streams.max_age_for(&self.caller);
         let follow = LogFollower::new(place, session, call, (event, max_age), revision);
-        Ok(Reply::Stream(Box::new(if is_over {
-            follow.completed()
-        } else {
-            follow
-        })))
+        Ok(Reply::Stream(Box::new(follow)))
+    }
+
+    /// Handles a client that resumes a call stream with nothing left to send. Clients do so after an error or their own
+    /// cancellation, and repeat it for as long as they get an empty stream. Some of them have closed their notification
+    /// stream for it, so they get another one.
+    async fn completed(self) -> Result<Reply, Reply> {
+        let has_other = self.streams.has_standing(&self.session.log_name);
+        if has_standing_streams(&self.server) && !has_other {
+            return self.standing(None).await;
+        }
+        Err(Reply::refuse(
+            RejectReason::StreamComplete,
+            None,
+            ErrorCode::Http(405),
+            "The stream of this Last-Event-ID is complete",
+        ))
     }
 }
 
@@ -233,6 +244,16 @@ impl Streams {
                 return Ok(Some((notices, at)));
             }
         }
+    }
+}
+
+/// Returns true if the log of a call has no message after this event, and gets none.
+fn is_complete(page: &LogPage, after: u64) -> bool {
+    match &*page.entries {
+        [(number, event), rest @ ..] if *number == after => {
+            ends(event) || matches!(rest, [(_, next), ..] if next.first() == Some(&END))
+        }
+        _ => false,
     }
 }
 
