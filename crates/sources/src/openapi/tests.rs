@@ -779,6 +779,23 @@ fn closed_parts_and_base_schemas_allow_the_properties_of_others() {
     }
 }
 
+#[test]
+fn entries_of_a_selection_that_match_nothing_are_found() {
+    let selection = json!({
+        "tags": ["pets", "pest"], "paths": ["/pets*", "/admin/*"], "operations": ["list", "get /pets", "DELETE /pets"],
+    });
+    let selection: Selection = serde_json::from_value(selection).expect("a selection");
+    let operations = [("get", "/pets", "list", vec!["pets"])];
+    assert_eq!(
+        selection.unmatched(&operations),
+        [
+            ("tags", "pest"),
+            ("paths", "/admin/*"),
+            ("operations", "DELETE /pets")
+        ]
+    );
+}
+
 #[tokio::test]
 async fn a_response_to_head_is_its_headers() {
     let (server, _) = serve(|_| {
