@@ -811,8 +811,14 @@ async fn a_response_to_head_is_its_headers() {
     });
     let collector = import_with(document, json!({}));
     let output = call(&collector, "look", json!({})).await.expect("a result");
-    let expected = "200 OK\netag: \"a1\"\ncontent-length: 12\nconnection: close";
-    assert_eq!(output, Output::text(expected));
+    let OutputContent::Text(text) = output.content else {
+        panic!("a text");
+    };
+    assert!(
+        text.starts_with("200 OK\n") && text.contains("\netag: \"a1\""),
+        "{text}"
+    );
+    assert!(!text.contains("secret"), "{text}");
 }
 
 #[tokio::test]
