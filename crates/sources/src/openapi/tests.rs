@@ -770,6 +770,11 @@ fn closed_parts_and_base_schemas_allow_the_properties_of_others() {
         let (schema, accepts) = of(reference("Animal"));
         assert!(accepts(json!({"kind": "dog", "bark": true})), "{version}");
         assert!(schema.to_string().contains("One of dog"), "{schema}");
+        let (_, accepts) = of(json!({
+            "type": "object", "properties": {"note": {"type": "string"}},
+            "oneOf": [reference("Owner"), {"type": "object", "required": ["x"]}],
+        }));
+        assert!(accepts(json!({"id": 1, "note": "a"})), "{version}");
         let (_, accepts) = of(json!({"allOf": [reference("Owner")], "description": "Whose."}));
         assert!(accepts(json!({"id": 1})), "{version}");
         assert!(
