@@ -23,11 +23,14 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Returns these surroundings of a value without other properties.
-    pub(super) fn with_absent(&self, absent: &Absent) -> Self {
+    /// Returns those of the alternatives of a schema, whose values do not have the `absent` properties.
+    pub(super) fn of_alternatives(&self, schema: &Map<String, Value>, absent: &Absent) -> Self {
+        let is_shared = ["properties", "allOf"]
+            .iter()
+            .any(|keyword| schema.contains_key(*keyword));
         Self {
             absent: absent.clone(),
-            ..*self
+            has_others: self.has_others || is_shared,
         }
     }
 

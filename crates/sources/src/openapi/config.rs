@@ -116,7 +116,7 @@ pub struct Selection {
     /// Paths as written in the document: `/pets/{petId}`, `/pets/*`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub paths: Vec<String>,
-    /// Operation IDs.
+    /// Operation IDs, or methods and paths as in `GET /pets/{petId}`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub operations: Vec<String>,
     /// Methods, such as `get` and `post`.
@@ -138,5 +138,38 @@ impl Selection {
                 .any(|one| one.eq_ignore_ascii_case(method))
             || self.paths.iter().any(|pattern| matches(pattern, path))
             || (!id.is_empty() && self.operations.iter().any(|pattern| matches(pattern, id)))
+            || self.operations.iter().any(|pattern| {
+                let place = pattern.split_once(' ');
+                place.is_some_and(|(one, pattern)| {
+                    one.eq_ignore_ascii_case(method) && matches(pattern, path)
+                })
+            })
+    }
+
+    /// Returns the entries that match none of these operations, each with its setting.
+    pub(super) fn unmatched(
+        &self,
+        operations: &[(&str, &str, &str, Vec<&str>)],
+    ) -> Vec<(&'static str, &str)> {
+        type List = fn(&mut Selection) -> &mut Vec<String>;
+        let lists: [(&'static str, &[String], List); 3] = [
+            ("tags", &self.tags, |alone| &mut alone.tags),
+            ("paths", &self.paths, |alone| &mut alone.paths),
+            ("operations", &self.operations, |alone| {
+                &mut alone.operations
+            }),
+        ];
+        let mut unmatched = Vec::new();
+        for (setting, entries, list) in lists {
+            for entry in entries {
+                let mut alone = Self::default();
+                list(&mut alone).push(entry.clone());
+                let mut operations = operations.iter();
+                if !operations.any(|(method, path, id, tags)| alone.has(method, path, id, tags)) {
+                    unmatched.push((setting, entry.as_str()));
+                }
+            }
+        }
+        unmatched
     }
 }

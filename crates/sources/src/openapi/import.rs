@@ -11,7 +11,7 @@ use super::super::name::{sanitized, shortened};
 use super::config::OpenApiSourceConfig;
 use super::document::{Document, ImportLimits};
 use super::schema;
-use super::{Import, METHODS, TOOLS_MAX};
+use super::{Import, METHODS, TOOLS_MAX, id_and_tags};
 use crate::catalog::Definition;
 
 /// Imports a document's operations as tools.
@@ -42,6 +42,7 @@ pub(super) fn import(
     };
     let prefix = collector.prefix(&prefix);
     let mut tools = ImportedTools::new(prefix, room);
+    let mut all = Vec::new();
     let paths = document.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {
         if path.starts_with("x-") {
@@ -74,6 +75,8 @@ pub(super) fn import(
                     continue;
                 }
             };
+            let (id, tags) = id_and_tags(operation);
+            all.push((method, path.as_str(), id, tags));
             if !import.wants(method, path, operation) {
                 tools.excluded.extend(import.renamings(operation, &place));
                 continue;
@@ -86,6 +89,16 @@ pub(super) fn import(
                 place,
             };
             tools.add(&import, operation, collector);
+        }
+    }
+    for (selection, setting) in [(&openapi.include, "include"), (&openapi.exclude, "exclude")] {
+        for (list, entry) in selection.unmatched(&all) {
+            tracing::warn!(
+                source = collector.source,
+                setting = format!("openapi.{setting}.{list}"),
+                entry,
+                "the document has no operation that this entry matches; correct or remove the entry"
+            );
         }
     }
     tools.report(openapi, collector);

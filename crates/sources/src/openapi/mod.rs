@@ -238,13 +238,7 @@ impl<'a> Import<'a> {
     }
 
     fn wants(&self, method: &str, path: &str, operation: &Value) -> bool {
-        let id = text(operation, "operationId");
-        let tags = operation.get("tags").and_then(Value::as_array);
-        let tags: Vec<&str> = tags
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let (id, tags) = id_and_tags(operation);
         let included =
             self.config.include.is_empty() || self.config.include.has(method, path, id, &tags);
         included && !self.config.exclude.has(method, path, id, &tags)
@@ -357,6 +351,12 @@ impl<'a> Import<'a> {
         };
         Ok((tool, parts.cut))
     }
+}
+
+fn id_and_tags(operation: &Value) -> (&str, Vec<&str>) {
+    let tags = operation.get("tags").and_then(Value::as_array);
+    let tags = tags.into_iter().flatten().filter_map(Value::as_str);
+    (text(operation, "operationId"), tags.collect())
 }
 
 /// Ensures that a schema compiles. Patterns for another regular expression engine are removed, rather than losing the

@@ -174,7 +174,7 @@ impl<'a> SchemaInliner<'a> {
             self.direction
                 .add_absent(self.document, schema, &mut inner.absent);
         }
-        let alternatives = around.with_absent(&inner.absent);
+        let alternatives = around.of_alternatives(members, &inner.absent);
         let mut copied = Map::new();
         for keyword in KEPT {
             if let Some(value) = members.get(keyword)

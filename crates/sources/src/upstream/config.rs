@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use url::Url;
 
 use crate::client::{Lifecycle, TIMEOUT_MAX, Target};
@@ -327,6 +328,22 @@ impl UpstreamConfig {
     pub(super) fn chooses(&self, tool: &str) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, tool));
         (self.tools.is_empty() || any(&self.tools)) && !any(&self.exclude_tools)
+    }
+
+    /// Returns the entries that select or leave out none of these tools, each with its setting.
+    pub(super) fn unmatched(&self, tools: &[Value]) -> Vec<(&'static str, &str)> {
+        let names = tools.iter().filter_map(|tool| tool["name"].as_str());
+        let names: Vec<&str> = names.collect();
+        let lists = [
+            ("tools", &self.tools),
+            ("exclude_tools", &self.exclude_tools),
+        ];
+        let entries = lists.into_iter().flat_map(|(setting, entries)| {
+            entries.iter().map(move |entry| (setting, entry.as_str()))
+        });
+        let is_unmatched =
+            |entry: &str| entry != "*" && !names.iter().any(|name| matches(entry, name));
+        entries.filter(|(_, entry)| is_unmatched(entry)).collect()
     }
 
     /// Returns the configured credentials, if any.

@@ -285,6 +285,14 @@ impl Upstream {
         if known.is_some_and(|known| *known == listing) {
             return false;
         }
+        for (setting, entry) in self.config.unmatched(&listing.tools) {
+            tracing::warn!(
+                upstream = self.name,
+                setting,
+                entry,
+                "the server has no tool that this entry matches; correct or remove the entry"
+            );
+        }
         memory.keep(&self.name, &self.fingerprint, &listing);
         self.known.store(Some(Arc::new(listing)));
         true

@@ -38,6 +38,20 @@ fn names_of_settings_in_other_products_are_known() {
 }
 
 #[test]
+fn entries_that_match_no_tool_are_found() {
+    let entry = of(
+        r#"{"url": "http://a/b", "tools": ["get*", "lst", "*"], "exclude_tools": ["drop", "get_b"]}"#,
+    );
+    let tools = ["get_a", "get_b"].map(|name| serde_json::json!({ "name": name }));
+    assert_eq!(
+        entry.unmatched(&tools),
+        [("tools", "lst"), ("exclude_tools", "drop")]
+    );
+    let all = of(r#"{"tools": ["*"]}"#);
+    assert!(all.unmatched(&[]).is_empty());
+}
+
+#[test]
 fn lists_are_those_of_one_identity() {
     let texts = [
         r#"{"url": "http://a/b"}"#,
