@@ -133,7 +133,8 @@ impl AuthorizationServer {
         if id.starts_with("https://") || id.starts_with("http://") {
             if !self.config.metadata_documents {
                 return Err(OAuthError::invalid_client(
-                    "client ID metadata documents are not accepted here",
+                    "client ID metadata documents are not accepted here; remove this server from the application and add it again, so that \
+                     the application registers itself",
                 ));
             }
             return document::client(self, id, limits).await;

@@ -206,7 +206,13 @@ async fn fetch(
     let request = OutgoingRequest::get(url.clone())
         .header(ACCEPT, HeaderValue::from_static("application/json"));
     let answer = server.web.fetch(request).await.map_err(|error| {
-        tracing::info!(client_id = id, %error, "cannot fetch a client metadata document");
+        tracing::info!(
+            client_id = id,
+            %error,
+            setting = "auth.oauth.facade.metadata_documents",
+            "cannot fetch a client metadata document; if this server must not reach it, set metadata_documents to false, and \
+             clients register themselves"
+        );
         match error {
             FetchError::Resolve { .. }
             | FetchError::Connect { .. }
