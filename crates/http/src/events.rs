@@ -127,16 +127,14 @@ impl EventStream {
 /// Escapes the characters of JSON strings that some clients take for the end of a line: the Java SDK, and Python programs
 /// with httpx-sse before 0.4.2.
 fn on_one_line(json: Bytes) -> Bytes {
-    let found = memchr::memchr2_iter(0xC2, 0xE2, &json);
-    let mut found = found
-        .filter_map(|at| Some((at, line_end(&json[at..])?)))
-        .peekable();
+    let mut found = line_ends(&json).peekable();
     if found.peek().is_none() {
-        return json.clone();
+        drop(found);
+        return json;
     }
     let mut escaped = Vec::with_capacity(json.len() + 64);
     let mut copied = 0;
-    for (at, (length, escape)) in found {
+    for (at, length, escape) in found {
         escaped.extend_from_slice(&json[copied..at]);
         escaped.extend_from_slice(escape);
         copied = at + length;
@@ -145,14 +143,14 @@ fn on_one_line(json: Bytes) -> Bytes {
     escaped.into()
 }
 
-/// Returns the length and the escape of the line end with which `text` begins.
-fn line_end(text: &[u8]) -> Option<(usize, &'static [u8])> {
-    match text {
-        [0xC2, 0x85, ..] => Some((2, br"\u0085")),
-        [0xE2, 0x80, 0xA8, ..] => Some((3, br"\u2028")),
-        [0xE2, 0x80, 0xA9, ..] => Some((3, br"\u2029")),
+/// Positions of these characters, with their lengths and escapes.
+fn line_ends(json: &[u8]) -> impl Iterator<Item = (usize, usize, &'static [u8])> {
+    memchr::memchr2_iter(0xC2, 0xE2, json).filter_map(|at| match &json[at..] {
+        [0xC2, 0x85, ..] => Some((at, 2, &br"\u0085"[..])),
+        [0xE2, 0x80, 0xA8, ..] => Some((at, 3, &br"\u2028"[..])),
+        [0xE2, 0x80, 0xA9, ..] => Some((at, 3, &br"\u2029"[..])),
         _ => None,
-    }
+    })
 }
 
 fn earlier(heartbeat: Instant, deadline: Option<Instant>) -> Instant {
