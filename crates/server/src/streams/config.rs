@@ -38,7 +38,7 @@ pub struct StreamsConfig {
     /// clients, and is named only at the end of a stream, since the Java SDK rejects a stream that names a delay.
     pub retry_ms: u32,
     /// Seconds after which the stream of a running call is ended, for clients of 2025-11-25, which resume it for the
-    /// rest. Calls of clients that cannot resume, such as those with mcp-go, then fail. 0 for never.
+    /// rest. 0 for never. Clients that cannot resume, such as mcp-go and the PHP SDK, lose the result.
     pub poll_after_seconds: u64,
     /// Maximum number of unsent notifications of a call, such as progress, at most 65536. Further ones are dropped,
     /// but never the response.

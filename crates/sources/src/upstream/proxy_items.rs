@@ -187,6 +187,8 @@ fn skill(links: &Links, entry: &Value) -> Result<OfferedSkill, &'static str> {
 fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T, String> {
     match entry.get(member) {
         None | Some(Value::Null) => Ok(T::default()),
+        // PHP writes an empty map as an empty list.
+        Some(Value::Array(items)) if items.is_empty() => Ok(T::default()),
         Some(value) => path_deserializer::read(value)
             .map_err(|misfit| format!("its {member}: {}", misfit.cause)),
     }

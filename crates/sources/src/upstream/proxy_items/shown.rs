@@ -1,6 +1,6 @@
 //! Removal of characters that hide or reorder text, from untrusted text.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Removes characters that hide or reorder text from every string in a document.
 pub(super) fn all_shown(document: &mut Value) {
@@ -12,7 +12,8 @@ pub(super) fn all_shown(document: &mut Value) {
     }
 }
 
-/// Removes characters that hide or reorder text from the titles and descriptions of a schema.
+/// Removes characters that hide or reorder text from the titles and descriptions of a schema. Lists in place of empty
+/// objects, as PHP writes them, become objects.
 pub(super) fn schema_shown(schema: &Value) -> Value {
     let mut schema = schema.clone();
     show_schema(&mut schema);
@@ -30,6 +31,11 @@ fn show_schema(schema: &mut Value) {
                     }
                     // These are values, which are compared exactly.
                     ("default" | "const" | "enum" | "examples", value) if !is_schema(value) => {}
+                    ("properties" | "patternProperties" | "$defs" | "definitions", value)
+                        if value.as_array().is_some_and(Vec::is_empty) =>
+                    {
+                        *value = Value::Object(Map::new());
+                    }
                     (_, value) => show_schema(value),
                 }
             }
@@ -50,4 +56,22 @@ pub(super) fn shown(text: &str) -> String {
             || c.is_control() && !matches!(c, '\n' | '\t')
     };
     text.chars().filter(|c| !hides(c)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::schema_shown;
+
+    #[test]
+    fn an_empty_list_of_properties_is_an_object() {
+        let inner = json!({"type": "object", "properties": [], "required": []});
+        let schema =
+            json!({"properties": {"a": inner, "properties": {"type": "array", "default": []}}});
+        let inner = json!({"type": "object", "properties": {}, "required": []});
+        let expected =
+            json!({"properties": {"a": inner, "properties": {"type": "array", "default": []}}});
+        assert_eq!(schema_shown(&schema), expected);
+    }
 }
