@@ -38,7 +38,7 @@ pub struct StreamsConfig {
     /// clients, and is named only at the end of a stream, since the Java SDK rejects a stream that names a delay.
     pub retry_ms: u32,
     /// Seconds after which the stream of a running call is ended, for clients of 2025-11-25, which resume it for the
-    /// rest. 0 for never. Clients that cannot resume, such as mcp-go and the PHP SDK, lose the result.
+    /// rest. 0 for never. Clients that cannot resume, such as mcp-go, the PHP SDK and rmcp 1, lose the result.
     pub poll_after_seconds: u64,
     /// Maximum number of unsent notifications of a call, such as progress, at most 65536. Further ones are dropped,
     /// but never the response.
