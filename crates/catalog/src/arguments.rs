@@ -61,9 +61,9 @@ impl Arguments {
                 by_text(object)
             }
             Representation::Text(object) => by_text(object.as_str()),
-            Representation::Tree(object) => {
-                by_tree(object).map_err(|misfit| InvalidArguments::at(&misfit))
-            }
+            Representation::Tree(object) => by_tree(object).or_else(|misfit| {
+                without_nulls(object).ok_or_else(|| InvalidArguments::at(&misfit))
+            }),
         }
     }
 
@@ -157,7 +157,7 @@ fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArgument
         let tree = serde_json::from_str::<Value>(object);
         match tree.map(|tree| (by_tree::<T>(&tree), tree)) {
             Ok((Err(misfit), tree)) => {
-                without_nulls(tree).ok_or_else(|| InvalidArguments::at(&misfit))
+                without_nulls(&tree).ok_or_else(|| InvalidArguments::at(&misfit))
             }
             Ok((Ok(_), _)) | Err(_) => Err(InvalidArguments::somewhere(&refusal)),
         }
@@ -166,14 +166,14 @@ fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArgument
 
 /// Deserialises arguments without those that are null, if that is possible. Some clients send null for each optional argument
 /// that the model leaves out.
-fn without_nulls<T: DeserializeOwned>(mut object: Value) -> Option<T> {
-    let members = object.as_object_mut()?;
+fn without_nulls<T: DeserializeOwned>(object: &Value) -> Option<T> {
+    let mut members = object.as_object()?.clone();
     let before = members.len();
     members.retain(|_, value| !value.is_null());
     if members.len() == before {
         return None;
     }
-    by_tree(&object).ok()
+    by_tree(&Value::Object(members)).ok()
 }
 
 fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, TypeMismatch> {

@@ -605,6 +605,37 @@ fn at_once(handled: MaybeReady) -> Value {
     }
 }
 
+#[test]
+fn gemini_cli_gets_an_object_where_the_text_of_a_result_is_another_json_value() {
+    let tool = tool_fn(
+        Definition::new("list"),
+        |_: Arc<CallContext>, _: Map<String, Value>| async { Ok::<_, ToolError>("[1]".to_owned()) },
+    );
+    let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
+    let (server, worker) = (Arc::new(Server::new(of(catalog))), at(START));
+    for (name, structured) in [
+        ("gemini-cli-mcp-client", json!({"result": [1]})),
+        ("test", Value::Null),
+    ] {
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": name, "version": "1"}});
+        let initialize =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let Reply::Response(answer) = post(&server, &worker, None, &initialize) else {
+            panic!("a stream");
+        };
+        let session = answer.session.expect("a session");
+        let call =
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list"}});
+        let document = text(post(&server, &worker, Some(&session), &call));
+        assert_eq!(document["result"]["content"][0]["text"], "[1]");
+        assert_eq!(
+            document["result"]["structuredContent"], structured,
+            "{name}"
+        );
+    }
+}
+
 /// Creates a server with a tool that requests roots.
 fn asking_server() -> Arc<Server> {
     Arc::new(Server::new(of(asking_catalog())))

@@ -242,7 +242,7 @@ mod tests {
             OutputContent::Text("[1,2]".to_owned()),
         );
         assert_eq!(with_object(output.clone()), expected);
-        assert_eq!(with_object(output.with_content([])), expected);
+        assert_eq!(with_object(output.with_content(Vec::new())), expected);
     }
 
     #[test]

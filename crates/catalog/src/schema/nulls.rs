@@ -9,7 +9,7 @@ use serde_json::Value;
 const REFERENCES_MAX: usize = 32;
 
 /// Maximum number of combinations, one within the other, that are searched for null.
-const COMBINATIONS_MAX: usize = 4;
+const COMBINATIONS_MAX: usize = 2;
 
 /// Returns true if a part of a schema has the type `number`, and null is not valid there.
 #[doc(hidden)]
@@ -128,14 +128,14 @@ impl<'s> Search<'s> {
             Value::Array(names) => names.iter().any(|name| name == "null"),
             _ => true,
         };
-        let is_value = schema["enum"].as_array();
+        let values = schema["enum"].as_array();
         let some_allows = |keyword: &str| {
             let schemas = schema[keyword].as_array();
             COMBINATIONS_MAX < depth
                 || schemas.is_none_or(|all| all.iter().any(|one| self.allows_null(one, depth + 1)))
         };
         of_type
-            && is_value.is_none_or(|values| values.contains(&Value::Null))
+            && values.is_none_or(|values| values.contains(&Value::Null))
             && some_allows("anyOf")
             && some_allows("oneOf")
     }

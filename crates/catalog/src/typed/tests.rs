@@ -265,9 +265,14 @@ async fn what_is_left_out_or_null_is_none_or_the_default() {
         call(&optional, given).await,
         text("Some(Celsius) None None Some(3) 1 de [\"a\"]")
     );
+    let nulls = json!({"limit": null, "language": null, "tags": null});
+    assert_eq!(call(&optional, nulls).await, expected);
     assert_eq!(
-        call(&optional, json!({"limit": null})).await,
-        Err("limit: invalid type: null, expected an integer from 0 to 4294967295".to_owned())
+        call(&optional, json!({"limit": "x", "tags": null})).await,
+        Err(
+            "limit: invalid type: string \"x\", expected an integer from 0 to 4294967295"
+                .to_owned()
+        )
     );
 }
 

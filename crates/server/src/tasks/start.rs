@@ -98,7 +98,9 @@ pub(crate) fn task_options(
             (None, TaskSupport::Required) => Err(task_mode_error(
                 request.id,
                 match caller.revision.has_core_tasks() {
-                    true => "this tool runs as a task only; say so with `task`",
+                    true => {
+                        "this tool runs as a task only, and the request has no `task`; use a client that supports tasks"
+                    }
                     false => {
                         "this tool runs as a task only; use protocol version 2025-11-25 or later"
                     }
