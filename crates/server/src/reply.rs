@@ -145,8 +145,7 @@ impl RejectReason {
             Self::TimedOut => Reason::TimedOut,
             Self::NotAcceptable => Reason::NotAcceptable,
             Self::TooManyStreams => Reason::Streams,
-            Self::EventUnknown => Reason::EventUnknown,
-            Self::StreamComplete => Reason::PathMethod,
+            Self::EventUnknown | Self::StreamComplete => Reason::EventUnknown,
             Self::StateUnavailable => Reason::State,
             Self::Unrecorded => Reason::Audit,
         }

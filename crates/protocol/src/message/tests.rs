@@ -61,7 +61,8 @@ fn arguments_that_are_null_or_an_empty_list_are_none() {
 
 #[test]
 fn params_that_are_an_empty_list_are_none() {
-    let read = |params| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
+    let read =
+        |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
     assert_eq!(request(&read("[]")).params.object, None);
     assert_eq!(refusal(read("[1]").as_bytes()).1, "params is an object");
 }
