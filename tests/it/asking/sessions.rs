@@ -81,9 +81,16 @@ fn ids_of_questions_cannot_be_guessed() {
     let session = server.session_of("2025-11-25", &able());
     let (_one, first) = asked(&server, &session, "named");
     let (_two, second) = asked(&server, &session, "named");
-    let [first, second] = [first, second].map(|q| q["id"].as_str().expect("a text").to_owned());
-    assert_ne!(first, second);
-    assert!(32 <= first.rsplit('-').next().expect("a part").len());
+    let [first, second] = [first, second].map(|question| {
+        let id: u64 = question["id"]
+            .as_str()
+            .expect("a text")
+            .parse()
+            .expect("a number");
+        id
+    });
+    assert!(1 < first.abs_diff(second), "{first} {second}");
+    assert!(1 << 62 <= first && first < 1 << 63, "{first}");
 }
 
 #[test]

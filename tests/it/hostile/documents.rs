@@ -409,8 +409,10 @@ fn rpc_02_03_values_of_every_kind_are_taken_where_they_may_stand_and_refused_els
                         case.error(400, -32600, "")
                     }
                     (Place::Whole, _) => case.error(400, -32600, ""),
-                    // The member is missing, or the call names no tool. Null is the same as no parameters.
-                    (Place::Params, kind) if *kind == Kind::Object || text == "null" => {
+                    // The member is missing, or the call names no tool. Null and an empty list are the same as no parameters.
+                    (Place::Params, kind)
+                        if *kind == Kind::Object || matches!(text, "null" | "[]") =>
+                    {
                         let status = if lifecycle.is_stateless() { 400 } else { 200 };
                         case.error(status, -32602, "1")
                     }
@@ -418,7 +420,7 @@ fn rpc_02_03_values_of_every_kind_are_taken_where_they_may_stand_and_refused_els
                     // A tool reports invalid arguments to the model itself.
                     (Place::Arguments, Kind::Object) => case,
                     // The same as no arguments.
-                    (Place::Arguments, _) if text == "null" => case,
+                    (Place::Arguments, _) if matches!(text, "null" | "[]") => case,
                     (Place::Arguments, _) => case.error(200, -32602, "1"),
                 });
             }

@@ -39,7 +39,7 @@ const IDS: &[&str] = &[
 const METHODS: &[&str] = &["null", "1", "true", r#"["tools/list"]"#, "{}"];
 
 /// Invalid values of `params`.
-const PARAMS: &[&str] = &["false", r#""a""#, "1", "true", "[]", "[{}]"];
+const PARAMS: &[&str] = &["false", r#""a""#, "1", "true", "[1]", "[{}]"];
 
 /// Members of a message, and the id that can be read; no members named `params` where the lifecycle's own are to be there.
 const OTHERS: &[(&str, &str, &str)] = &[

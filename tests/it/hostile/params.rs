@@ -68,7 +68,7 @@ fn tool_05_calls_of_nothing_and_of_what_there_is_not_are_errors_of_the_protocol(
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
         for arguments in [
-            "[]", "[{}]", "\"x\"", "\"{}\"", "1", "0", "true", "false", "1.5",
+            "[1]", "[{}]", "\"x\"", "\"{}\"", "1", "0", "true", "false", "1.5",
         ] {
             let params = format!(r#""name":"say","arguments":{arguments}"#);
             let case = case(&sessions, lifecycle, "tools/call", Some("say"), &params);
@@ -366,7 +366,7 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
         r#""protocolVersion":"2025-11-25","clientInfo":{"name":1}"#,
         r#""protocolVersion":"2025-11-25","clientInfo":[]"#,
         r#""protocolVersion":"2025-11-25","clientInfo":["a","1"]"#,
-        r#""protocolVersion":"2025-11-25","capabilities":[]"#,
+        r#""protocolVersion":"2025-11-25","capabilities":[1]"#,
     ] {
         let body =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{{params}}}}}"#);

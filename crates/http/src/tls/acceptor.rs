@@ -161,7 +161,7 @@ impl Tls {
     }
 
     fn warn_of_expiry(&self, expires: Option<(u64, i64)>) {
-        const ADVICE: &str = "renew it; the file is read again when it changes";
+        const ADVICE: &str = "renew it; the file is reloaded when it changes";
         let Some((expiry, days)) = expires else {
             return;
         };
