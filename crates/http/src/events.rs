@@ -140,7 +140,22 @@ fn on_one_line(json: Bytes) -> Bytes {
         copied = at + length;
     }
     escaped.extend_from_slice(&json[copied..]);
-    escaped.into()
+    Bytes::from_owner(Escaped {
+        text: escaped,
+        _original: json,
+    })
+}
+
+/// An escaped text, with the original, which counts towards the memory of responses.
+struct Escaped {
+    text: Vec<u8>,
+    _original: Bytes,
+}
+
+impl AsRef<[u8]> for Escaped {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
 }
 
 /// Positions of these characters, with their lengths and escapes.

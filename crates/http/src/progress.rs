@@ -21,15 +21,16 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Response;
+use http::header::CONNECTION;
 use http::request::Parts;
+use http::{HeaderValue, Response};
 
 use super::authentication::{Authentication, Caller};
 use super::context::{Origin, RequestContext};
 use super::dispatched::{Dispatched, Outcome, Waiting};
 use super::endpoint::BodyReader;
 use super::headers::Summary;
-use super::rejection::response::{announce_close, closes_unread, drop_arrived};
+use super::rejection::response::{closes_unread, drop_arrived};
 use super::rejection::{HttpError, Rejection};
 use super::route::{Open, Route, RouteTarget};
 use crate::limit::Limit;
@@ -128,16 +129,17 @@ impl Progress {
         mut response: Response<Body>,
     ) -> Poll<Response<Body>> {
         if closes_unread(head.version, &response)
-            && let Some(length @ 1..) = drop_arrived(cx, body)
+            && let Some(length) = drop_arrived(cx, body)
         {
             self.dropped += length;
-            if self.dropped <= DROPPED_MAX {
+            if 0 < length && self.dropped <= DROPPED_MAX {
                 cx.waker().wake_by_ref();
                 self.held = Some(Box::new(response));
                 return Poll::Pending;
             }
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
         }
-        announce_close(cx, head.version, body, &mut response);
         Poll::Ready(response)
     }
 

@@ -164,8 +164,13 @@ impl Server {
     pub fn end_streams(&self) {
         self.streams.stop();
         if !self.streams.is_shared() {
-            self.calls.inflight.client_requests.stop();
+            self.fail_client_requests();
         }
+    }
+
+    /// Fails the requests to clients that wait for a response, and those that follow, since no response can arrive any more.
+    pub fn fail_client_requests(&self) {
+        self.calls.inflight.client_requests.stop();
     }
 
     /// Counters of the requests sent to clients.

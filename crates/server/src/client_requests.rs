@@ -335,26 +335,22 @@ impl ClientRequests {
                 .filter_map(|id| waiting.remove(id))
                 .collect()
         };
-        self.fail(ended, &ClientRequestError::Ended);
+        for sent in ended {
+            count(&self.counters.withdrawn);
+            sent.slot.respond(Err(ClientRequestError::Ended));
+        }
     }
 
-    /// Fails all requests, and those that follow: the server stops, and no response can arrive.
+    /// Fails all requests, and those that follow: the server stops, and no response can arrive. Their calls cancel them.
     pub fn stop(&self) {
-        let stopped: Vec<_> = {
+        let slots: Vec<_> = {
             let mut waiting = self.waiting();
             waiting.is_stopped = true;
-            let ids: Vec<_> = waiting.by_id.keys().copied().collect();
-            ids.into_iter()
-                .filter_map(|id| waiting.remove(id))
-                .collect()
+            let sent = waiting.by_id.values();
+            sent.map(|sent| Arc::clone(&sent.slot)).collect()
         };
-        self.fail(stopped, &STOPPED);
-    }
-
-    fn fail(&self, all: Vec<Sent>, error: &ClientRequestError) {
-        for sent in all {
-            count(&self.counters.withdrawn);
-            sent.slot.respond(Err(error.clone()));
+        for slot in slots {
+            slot.respond(Err(STOPPED));
         }
     }
 
@@ -409,17 +405,18 @@ impl PendingSends {
         self.withdraw_closed(context, client_requests);
     }
 
-    /// Cancels requests that the call has dropped (TMO-01).
+    /// Cancels requests that the call has dropped, or that failed without a response (TMO-01).
     pub(super) fn withdraw_closed(
         &mut self,
         context: &CallContext,
         client_requests: &ClientRequests,
     ) {
         self.sent.retain(|(id, slot)| {
-            if slot.is_closed() && client_requests.withdraw(*id) {
+            let is_waiting = slot.is_waiting();
+            if !is_waiting && client_requests.withdraw(*id) {
                 context.outlet.send_message(cancelled(*id));
             }
-            slot.is_waiting()
+            is_waiting
         });
     }
 

@@ -89,7 +89,8 @@ fn ids_of_questions_cannot_be_guessed() {
             .expect("a number");
         id
     });
-    assert!(1 < first.abs_diff(second), "{first} {second}");
+    assert_eq!(first >> 30, second >> 30, "the replica");
+    assert!(1 < (first ^ second).count_ones(), "{first} {second}");
     assert!(1 << 62 <= first && first < 1 << 63, "{first}");
 }
 

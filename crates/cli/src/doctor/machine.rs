@@ -323,8 +323,8 @@ fn certificate(config: &Config) -> Option<Finding> {
             .failure(error.to_string())
             .advise("set http.tls.certificate (the whole chain) and http.tls.key to PEM files"),
         Ok(tls) => tls
-            .and_then(|tls| tls.expiry())
-            .and_then(|end| super::remote::judge_expiry(AREA, end, unix_seconds()))
+            .and_then(|tls| tls.validity())
+            .and_then(|validity| super::remote::judge_expiry(AREA, validity, unix_seconds()))
             .unwrap_or_else(|| CHECK.ok(format!("{} can be used", path.display()))),
     })
 }

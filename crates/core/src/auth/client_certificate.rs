@@ -4,7 +4,7 @@
 mod x509;
 
 #[cfg(feature = "tls")]
-pub use x509::certificate_expiry;
+pub use x509::CertificateValidity;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -37,7 +37,7 @@ pub use authenticator::Authenticator;
 pub use builder::{Authentication, EndpointScopes, ServerFacts};
 pub use certificate::CertificateConfig;
 #[cfg(feature = "tls")]
-pub use client_certificate::certificate_expiry;
+pub use client_certificate::CertificateValidity;
 pub use client_certificate::{CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
 pub use credential_cache::{CredentialCache, is_same};

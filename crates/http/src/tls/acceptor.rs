@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,14 +17,12 @@ use tokio_rustls::TlsAcceptor;
 use super::super::tcp_conn::TcpConn;
 use super::super::timer::RunningSeconds;
 use super::{TlsConfig, TlsError};
-use crate::auth::{ClientCertificate, certificate_expiry};
+use crate::auth::{CertificateValidity, ClientCertificate};
 use crate::environment::{FileStamp, unix_seconds};
 
 /// Interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
 const DAY_SECONDS: u64 = 24 * 60 * 60;
-/// Number of days before its expiry from which a certificate should have been renewed.
-const RENEWAL_DAYS: i64 = 14;
 
 /// Server certificate and client certificate policy.
 #[derive(Debug)]
@@ -33,10 +30,16 @@ pub struct Tls {
     files: Files,
     /// State of the files before they were read first.
     loaded: Vec<Option<FileStamp>>,
-    current: ArcSwap<ServerConfig>,
-    /// Expiry of the certificate in Unix time, in seconds; 0 if it is not known.
-    expiry: AtomicU64,
+    current: ArcSwap<Loaded>,
     handshake_seconds: u32,
+}
+
+/// Contents of the files.
+#[derive(Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// `None` if the certificate cannot be parsed.
+    validity: Option<CertificateValidity>,
 }
 
 /// A connection after its handshake.
@@ -79,10 +82,9 @@ impl Tls {
             _ => return Err(TlsError::Half),
         };
         let loaded = files.seen();
-        let (current, expiry) = files.read()?;
+        let current = files.read()?;
         Ok(Some(Self {
-            current: ArcSwap::new(current),
-            expiry: AtomicU64::new(expiry.unwrap_or_default()),
+            current: ArcSwap::from_pointee(current),
             loaded,
             files,
             handshake_seconds: config.handshake_seconds,
@@ -123,12 +125,17 @@ impl Tls {
 
     /// TLS configuration for the next connection.
     fn current(&self) -> Arc<ServerConfig> {
-        self.current.load_full()
+        Arc::clone(&self.current.load().config)
+    }
+
+    /// Validity of the certificate, if it is known.
+    pub fn validity(&self) -> Option<CertificateValidity> {
+        self.current.load().validity
     }
 
     /// Expiry of the certificate in Unix time, in seconds, if it is known.
     pub fn expiry(&self) -> Option<u64> {
-        Some(self.expiry.load(Ordering::Relaxed)).filter(|expiry| *expiry != 0)
+        self.validity().map(|validity| validity.not_after)
     }
 
     /// Reads the files again whenever they change, and logs each day that the certificate expires soon.
@@ -152,12 +159,13 @@ impl Tls {
     /// Returns the expiry of a certificate that expires soon, and the number of whole days left, which is negative for
     /// one that has expired.
     fn expires_soon(&self, now: u64) -> Option<(u64, i64)> {
-        let expiry = self.expiry()?;
+        let validity = self.validity()?;
+        let expiry = validity.not_after;
         let days = match expiry.checked_sub(now) {
             Some(left) => (left / DAY_SECONDS).cast_signed(),
             None => -1 - ((now - expiry) / DAY_SECONDS).cast_signed(),
         };
-        (days < RENEWAL_DAYS).then_some((expiry, days))
+        (validity.renewal() < now).then_some((expiry, days))
     }
 
     fn warn_of_expiry(&self, expires: Option<(u64, i64)>) {
@@ -177,10 +185,8 @@ impl Tls {
     /// Reloads the files; returns true if the new certificate is in use.
     fn renew(&self) -> bool {
         match self.files.read() {
-            Ok((config, expiry)) => {
-                self.current.store(config);
-                self.expiry
-                    .store(expiry.unwrap_or_default(), Ordering::Relaxed);
+            Ok(loaded) => {
+                self.current.store(Arc::new(loaded));
                 tracing::info!(certificate = %self.files.certificate.display(), "the certificate was reloaded");
                 true
             }
@@ -193,10 +199,11 @@ impl Tls {
 }
 
 impl Files {
-    /// Reads the files, and returns the expiry of the certificate.
-    fn read(&self) -> Result<(Arc<ServerConfig>, Option<u64>), TlsError> {
+    fn read(&self) -> Result<Loaded, TlsError> {
         let chain = certificates("http.tls.certificate", &self.certificate)?;
-        let expiry = chain.first().and_then(|leaf| certificate_expiry(leaf));
+        let validity = chain
+            .first()
+            .and_then(|leaf| CertificateValidity::read(leaf));
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| TlsError::File {
             setting: "http.tls.key",
             path: self.key.clone(),
@@ -235,7 +242,10 @@ impl Files {
             config.send_tls13_tickets = 0;
         }
         config.alpn_protocols = vec![HTTP_2.to_vec(), b"http/1.1".to_vec()];
-        Ok((Arc::new(config), expiry))
+        Ok(Loaded {
+            config: Arc::new(config),
+            validity,
+        })
     }
 
     fn seen(&self) -> Vec<Option<FileStamp>> {
@@ -366,10 +376,21 @@ mod tests {
         assert_eq!(days(expiry - 1), Some(0));
         assert_eq!(days(expiry + 1), Some(-1));
         assert_eq!(days(expiry + DAY_SECONDS), Some(-2));
-        tls.expiry.store(0, Ordering::Relaxed);
-        assert_eq!((tls.expiry(), days(expiry)), (None, None));
+        let config = tls.current();
+        let validity = None;
+        tls.current.store(Arc::new(Loaded { config, validity }));
+        assert_eq!((tls.validity(), days(expiry)), (None, None));
         assert!(tls.renew());
         assert_eq!(tls.expiry(), Some(expiry));
+    }
+
+    #[test]
+    fn a_certificate_with_a_short_life_is_reported_after_two_thirds_of_it() {
+        let six_days = CertificateValidity {
+            not_before: 0,
+            not_after: 6 * DAY_SECONDS,
+        };
+        assert_eq!(six_days.renewal(), 4 * DAY_SECONDS);
     }
 
     #[test]

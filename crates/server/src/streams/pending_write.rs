@@ -105,6 +105,14 @@ pub(super) fn append(
     })
 }
 
+/// Returns true if the state could not be used, whatever the entry is.
+pub(super) fn is_outage(error: &StateError) -> bool {
+    matches!(
+        error,
+        StateError::TooSlow { .. } | StateError::Unreachable { .. }
+    )
+}
+
 /// Returns true if the entry may be appended later.
 pub(super) fn may_pass(error: &StateError) -> bool {
     !matches!(error, StateError::TooLarge { .. } | StateError::WrongType)

@@ -20,7 +20,7 @@ use super::bus::BusMessage;
 use super::event::{EventData, EventId, EventSource, StreamEvent, StreamId};
 use super::live_stream::LiveStream;
 use super::pending_write::{
-    PendingWrite, RETRY_BYTES_MAX, RETRY_BYTES_MIN, Unwritten, append, may_pass,
+    PendingWrite, RETRY_BYTES_MAX, RETRY_BYTES_MIN, Unwritten, append, is_outage, may_pass,
 };
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -177,7 +177,7 @@ impl LoggedCall {
                 let data = std::mem::replace(&mut writing.data, EventData::Empty);
                 match &written {
                     Ok(_) => (self.attempts, self.unwritten.room) = (None, None),
-                    Err(error) if kind == MESSAGE && !self.is_detached && may_pass(error) => {
+                    Err(error) if kind == MESSAGE && !self.is_detached && is_outage(error) => {
                         let budget = &self.streams.retry_budget;
                         self.unwritten.hold(writing, self.keep, budget);
                     }
@@ -258,7 +258,12 @@ impl LoggedCall {
         if !(may_pass(error) && must_arrive) {
             return false;
         }
+        // A message that finds no room does not keep the others from theirs.
+        if !is_outage(error) {
+            writing.before.clear();
+        }
         if self.attempts.is_none() {
+            self.unwritten.room = None;
             let budget = &self.streams.retry_budget;
             // Half of the room is for responses that no reader has.
             if !self.is_detached && budget.available_permits() < RETRY_BYTES_MAX / 2 {

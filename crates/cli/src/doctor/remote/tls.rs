@@ -14,12 +14,10 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::super::report::{Check, Finding, Report};
 use super::wire::DiagnosedServer;
-use crate::auth::certificate_expiry;
+use crate::auth::CertificateValidity;
 use crate::environment::unix_seconds;
 
 const AREA: &str = "tls";
-/// Remaining lifetime in seconds below which a certificate should have been renewed.
-const RENEWED: u64 = 14 * 24 * 60 * 60;
 
 /// Data from a handshake.
 pub(super) struct Handshake {
@@ -131,8 +129,13 @@ fn verify(
         .map(drop)
 }
 
-/// Returns a finding about the expiry of a certificate, if it is near. The times are Unix times in seconds.
-pub(in crate::doctor) fn judge_expiry(area: &'static str, end: u64, now: u64) -> Option<Finding> {
+/// Returns a finding about the expiry of a certificate, if it is near. `now` is a Unix time in seconds.
+pub(in crate::doctor) fn judge_expiry(
+    area: &'static str,
+    validity: CertificateValidity,
+    now: u64,
+) -> Option<Finding> {
+    let end = validity.not_after;
     const RENEW: &str = "renew it (cert-manager: kubectl describe certificate; certbot: certbot renew), and let the server reload it";
     match end.checked_sub(now) {
         None => Some(
@@ -140,7 +143,7 @@ pub(in crate::doctor) fn judge_expiry(area: &'static str, end: u64, now: u64) ->
                 .failure(format!("the certificate expired at {}", date(end)))
                 .advise(RENEW),
         ),
-        Some(left) if left < RENEWED => Some(
+        Some(left) if validity.renewal() < now => Some(
             Check(area, "expiry")
                 .warning(format!(
                     "the certificate expires in {} days, at {}",
@@ -173,10 +176,14 @@ pub(super) async fn examine(
         )),
         Err(error) => untrusted(&error, chain.len(), &wire.host),
     });
-    if let Some(end) = chain.first().and_then(|leaf| certificate_expiry(leaf)) {
+    if let Some(validity) = chain
+        .first()
+        .and_then(|leaf| CertificateValidity::read(leaf))
+    {
+        let end = date(validity.not_after);
         report.add(
-            judge_expiry(AREA, end, unix_seconds())
-                .unwrap_or_else(|| Check(AREA, "expiry").ok(format!("not before {}", date(end)))),
+            judge_expiry(AREA, validity, unix_seconds())
+                .unwrap_or_else(|| Check(AREA, "expiry").ok(format!("not before {end}"))),
         );
     }
     let mut spoken = Vec::new();
@@ -235,12 +242,15 @@ mod tests {
 
     #[test]
     fn the_end_of_a_certificate_is_judged_at_its_edges() {
-        let now = 1_800_000_000;
-        let status = |end| judge_expiry(AREA, end, now).map(|finding| finding.status);
-        assert_eq!(status(now + RENEWED), None);
-        assert_eq!(status(now + RENEWED - 1), Some(Status::Warning));
-        assert_eq!(status(now), Some(Status::Warning));
-        assert_eq!(status(now - 1), Some(Status::Failure));
+        let validity = CertificateValidity {
+            not_before: 1_700_000_000,
+            not_after: 1_800_000_000,
+        };
+        let status = |now| judge_expiry(AREA, validity, now).map(|finding| finding.status);
+        assert_eq!(status(validity.renewal()), None);
+        assert_eq!(status(validity.renewal() + 1), Some(Status::Warning));
+        assert_eq!(status(validity.not_after), Some(Status::Warning));
+        assert_eq!(status(validity.not_after + 1), Some(Status::Failure));
     }
 
     #[test]

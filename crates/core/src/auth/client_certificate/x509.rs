@@ -49,10 +49,30 @@ impl ClientCertificate {
     }
 }
 
-/// Returns the end of a certificate's validity in Unix time, in seconds, or `None` if it cannot be parsed.
-pub fn certificate_expiry(der: &[u8]) -> Option<u64> {
-    let validity = Certificate::from_der(der).ok()?.tbs_certificate.validity;
-    Some(validity.not_after.to_unix_duration().as_secs())
+/// Validity of a certificate: Unix times in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateValidity {
+    pub not_before: u64,
+    pub not_after: u64,
+}
+
+impl CertificateValidity {
+    /// Parses a certificate. Returns `None` if it is invalid.
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let validity = Certificate::from_der(der).ok()?.tbs_certificate.validity;
+        Some(Self {
+            not_before: validity.not_before.to_unix_duration().as_secs(),
+            not_after: validity.not_after.to_unix_duration().as_secs(),
+        })
+    }
+
+    /// Time by which the certificate should have been renewed: two weeks before its expiry, or after two thirds of a
+    /// shorter life.
+    pub fn renewal(&self) -> u64 {
+        let lifetime = self.not_after.saturating_sub(self.not_before);
+        self.not_after
+            .saturating_sub((lifetime / 3).min(14 * 24 * 60 * 60))
+    }
 }
 
 fn only(mut names: impl Iterator<Item = Box<str>>) -> Option<Box<str>> {

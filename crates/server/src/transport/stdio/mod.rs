@@ -99,6 +99,7 @@ pub async fn serve(
         result = &mut writing => return end_of(result),
     };
     calls.server.end_streams();
+    calls.server.fail_client_requests();
     // Pending requests still get a response if they complete quickly.
     let grace = if is_stopped { patience } else { GRACE };
     let mut deadline = Instant::now() + grace;
