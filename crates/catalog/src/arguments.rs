@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::catalog::path_deserializer::{PathDeserializer, PathTracker, TypeMismatch};
+use crate::catalog::path_deserializer::{PathDeserializer, PathSegment, PathTracker, TypeMismatch};
 use crate::catalog::{SharedText, fast_arguments, strict};
 use crate::protocol::scan::has_long_number;
 
@@ -62,7 +62,7 @@ impl Arguments {
             }
             Representation::Text(object) => by_text(object.as_str()),
             Representation::Tree(object) => by_tree(object).or_else(|misfit| {
-                without_nulls(object).ok_or_else(|| InvalidArguments::at(&misfit))
+                without_nulls(object, &misfit).ok_or_else(|| InvalidArguments::at(&misfit))
             }),
         }
     }
@@ -157,23 +157,41 @@ fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArgument
         let tree = serde_json::from_str::<Value>(object);
         match tree.map(|tree| (by_tree::<T>(&tree), tree)) {
             Ok((Err(misfit), tree)) => {
-                without_nulls(&tree).ok_or_else(|| InvalidArguments::at(&misfit))
+                without_nulls(&tree, &misfit).ok_or_else(|| InvalidArguments::at(&misfit))
             }
             Ok((Ok(_), _)) | Err(_) => Err(InvalidArguments::somewhere(&refusal)),
         }
     })
 }
 
-/// Deserialises arguments without those that are null, if that is possible. Some clients send null for each optional argument
-/// that the model leaves out.
-fn without_nulls<T: DeserializeOwned>(object: &Value) -> Option<T> {
-    let mut members = object.as_object()?.clone();
-    let before = members.len();
-    members.retain(|_, value| !value.is_null());
-    if members.len() == before {
-        return None;
+/// Maximum number of nulls that are left out.
+const NULLS_MAX: usize = 100;
+
+/// Deserialises mismatched arguments without the nulls that do not match, if that is possible. Some clients send null for
+/// each optional argument that the model leaves out.
+#[cold]
+fn without_nulls<T: DeserializeOwned>(object: &Value, mismatch: &TypeMismatch) -> Option<T> {
+    let mut name = name_of_null(object, mismatch)?;
+    let mut rest = object.clone();
+    for _ in 0..NULLS_MAX {
+        rest.as_object_mut()?.shift_remove(&name);
+        match by_tree(&rest) {
+            Ok(read) => return Some(read),
+            Err(mismatch) => name = name_of_null(&rest, &mismatch)?,
+        }
     }
-    by_tree(&Value::Object(members)).ok()
+    None
+}
+
+/// Returns the name of a mismatched argument, if it is null.
+fn name_of_null(object: &Value, mismatch: &TypeMismatch) -> Option<String> {
+    let mut path = mismatch.path.pieces();
+    match (path.next(), path.next()) {
+        (Some(PathSegment::Member(name)), None) => {
+            object.get(name)?.is_null().then(|| name.clone())
+        }
+        _ => None,
+    }
 }
 
 fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, TypeMismatch> {
@@ -347,6 +365,14 @@ mod tests {
             #[serde(default)]
             words: Vec<String>,
             title: Option<String>,
+            #[serde(default, deserialize_with = "present")]
+            cleared: Option<Option<u8>>,
+        }
+        fn present<'de, D>(value: D) -> Result<Option<Option<u8>>, D::Error>
+        where
+            D: serde::Deserializer<'de>,
+        {
+            serde::Deserialize::deserialize(value).map(Some)
         }
         let parse = |text: &'static str| {
             Arguments::from_checked(Bytes::from_static(text.as_bytes())).parse::<Greeting>()
@@ -355,8 +381,9 @@ mod tests {
             name: "a".to_owned(),
             words: Vec::new(),
             title: None,
+            cleared: Some(None),
         };
-        let read = parse(r#"{"name":"a","words":null,"title":null}"#);
+        let read = parse(r#"{"name":"a","cleared":null,"words":null,"title":null}"#);
         assert_eq!(read.as_ref(), Ok(&expected));
         for (text, message) in [
             (

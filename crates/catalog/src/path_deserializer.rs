@@ -101,7 +101,7 @@ fn unexpected(value: &Value) -> Unexpected<'_> {
     }
 }
 
-/// Methods that read as another one does.
+/// Methods that delegate to another method.
 macro_rules! read_as {
     ($other:ident: $($method:ident($($ignored:ty),*))*) => {$(
         #[inline]

@@ -113,9 +113,10 @@ impl Template {
             unknown.sort();
             if let Some(name) = unknown.first() {
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-                let meant = names
-                    .iter()
-                    .find(|known| known.contains(name.as_str()) && !known.chars().all(plain));
+                let meant = names.iter().find(|known| {
+                    let is_name = known.chars().all(plain);
+                    !is_name && known.contains(name.as_str()) && source.contains(**known)
+                });
                 if let Some(known) = meant {
                     return Err(format!(
                         "{source:?} names {name:?}, which is not an argument; for {known}, write arguments[{known:?}]"
@@ -299,7 +300,7 @@ impl Template {
         })
     }
 
-    /// Returns the strings that the template yields: none without a value, several for a list.
+    /// Returns the strings that the template yields: none without a value, one for each item of a list that is not null.
     ///
     /// # Errors
     ///
@@ -308,7 +309,8 @@ impl Template {
         match self.value(context)? {
             None => Ok(Vec::new()),
             Some(serde_json::Value::Array(items)) => {
-                Ok(items.iter().map(plain).collect::<Result<_, _>>()?)
+                let items = items.iter().filter(|item| !item.is_null());
+                Ok(items.map(plain).collect::<Result<_, _>>()?)
             }
             Some(value) => Ok(vec![plain(&value)?]),
         }

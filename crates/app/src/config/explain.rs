@@ -39,8 +39,8 @@ impl Loaded {
                 setting: path.join("."),
                 value: shown(
                     value,
-                    self.tree.get(path),
-                    path.last().is_some_and(|name| is_command_line(name)),
+                    self.node(path),
+                    path.last().map_or("", String::as_str),
                 ),
                 from: origin.describe(self.file.as_deref()),
                 reload: reload.unwrap_or_default(),
@@ -85,8 +85,21 @@ impl Loaded {
         self.origin_at(&super::value::parts(setting))
     }
 
+    /// Returns the node of a setting, which can have an alias in the file.
+    fn node(&self, path: &[String]) -> Option<&Node> {
+        let aliased = || match path {
+            [section, upstream, setting] if section == "upstreams" && setting == "url" => {
+                let table = self.tree.get(&[section.clone(), upstream.clone()])?;
+                let mut aliases = URL_ALIASES.iter();
+                aliases.find_map(|alias| table.get(&[(*alias).to_owned()]))
+            }
+            _ => None,
+        };
+        self.tree.get(path).or_else(aliased)
+    }
+
     fn origin_at(&self, path: &[String]) -> Origin {
-        if let Some(node) = self.tree.get(path) {
+        if let Some(node) = self.node(path) {
             return node.origin.clone();
         }
         // The value of a variable can be a whole table, in JSON.
@@ -101,6 +114,9 @@ impl Loaded {
     }
 }
 
+/// Names of other products for the URL of an upstream server.
+const URL_ALIASES: [&str; 2] = ["serverUrl", "httpUrl"];
+
 /// Replacement for a masked value.
 const HIDDEN: &str = "***";
 
@@ -109,27 +125,46 @@ fn is_command_line(setting: &str) -> bool {
     matches!(setting, "args" | "argv")
 }
 
-/// Returns true if a URL has a variable in its path. The URLs of some APIs contain a key there.
-fn has_variable_in_path(written: &str) -> bool {
-    let path = written
-        .split_once("://")
-        .and_then(|(_, rest)| rest.split_once('/'));
-    path.is_some_and(|(_, path)| path.contains("${"))
+/// Returns true for settings whose values are URLs, or parts of one.
+fn is_url(setting: &str) -> bool {
+    setting == "url" || setting.ends_with("_url")
+}
+
+/// Returns true if a variable can contain a part of the path of a URL. The URLs of some APIs contain a key there. `value` is
+/// the string with its variables replaced.
+fn has_variable_in_path(written: &str, value: &str, is_url: bool) -> bool {
+    match written.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains("${") => match rest.split_once('/') {
+            // The default of a variable in the host can contain a slash.
+            Some((host, path)) => {
+                path.contains("${") || host.matches("${").count() != host.matches('}').count()
+            }
+            None => is_url && rest.contains("${"),
+        },
+        _ => written.contains("${") && (is_url || value.contains("://")),
+    }
 }
 
 /// Masks the parts of a string that can be secret: user and query of a URL, and the value after a flag named like a secret.
 ///
 /// Variables in a command line and in the path of a URL are shown as written. `node` is the value in the file, if it is
-/// there.
-fn shown(value: &Value, node: Option<&Node>, is_in_command_line: bool) -> Value {
+/// there, and `setting` the last part of its name.
+fn shown(value: &Value, node: Option<&Node>, setting: &str) -> Value {
+    let text = value.as_str().unwrap_or_default();
     let written = node
         .and_then(|node| node.written.as_deref())
-        .filter(|written| is_in_command_line || has_variable_in_path(written));
+        .filter(|written| {
+            text != MASK
+                && (is_command_line(setting)
+                    || has_variable_in_path(written, text, is_url(setting)))
+        });
     let content = node.map(|node| &node.content);
     match value {
         Value::String(text) => {
             let text = written.unwrap_or(text);
-            without_secrets(text).map_or_else(|| text.into(), Value::from)
+            let masked = without_secrets(text);
+            let masked = masked.or_else(|| without_secrets_as_written(written?));
+            masked.map_or_else(|| text.into(), Value::from)
         }
         Value::Array(values) => {
             if let Some(written) = written {
@@ -151,7 +186,7 @@ fn shown(value: &Value, node: Option<&Node>, is_in_command_line: bool) -> Value 
                 match (is_flag, rest) {
                     (true, Some(_)) => format!("{flag}={HIDDEN}").into(),
                     _ if hides => HIDDEN.into(),
-                    _ => shown(value, nodes.get(position), is_in_command_line),
+                    _ => shown(value, nodes.get(position), setting),
                 }
             });
             values.collect()
@@ -166,7 +201,7 @@ fn shown(value: &Value, node: Option<&Node>, is_in_command_line: bool) -> Value 
                 let node = node.map(|(_, node)| node);
                 let value = match SENT.contains(&name.as_str()) {
                     true => without_named_secrets(value),
-                    false => shown(value, node, is_command_line(name)),
+                    false => shown(value, node, name),
                 };
                 (name.clone(), value)
             });
@@ -184,7 +219,7 @@ fn without_named_secrets(value: &Value) -> Value {
     let Value::Object(members) = value else {
         return match value {
             Value::Array(values) => values.iter().map(without_named_secrets).collect(),
-            value => shown(value, None, false),
+            value => shown(value, None, ""),
         };
     };
     let members = members.iter().map(|(name, value)| {
@@ -253,6 +288,16 @@ fn without_secrets(text: &str) -> Option<String> {
     Some(format!("{scheme}://{user}{host}{path}{query}{fragment}"))
 }
 
+/// Masks the query of a URL that begins with a variable, and the default of a variable if it is a URL with a user.
+fn without_secrets_as_written(written: &str) -> Option<String> {
+    let scheme = written.split_once("://").map_or("", |(scheme, _)| scheme);
+    if scheme.contains("${") && written.contains('@') {
+        return Some(HIDDEN.to_owned());
+    }
+    let (rest, query) = written.split_once('?')?;
+    Some(format!("{rest}?{}", without_values(query)?))
+}
+
 /// Masks the values of a query. `None` if there is none that can be secret.
 fn without_values(query: &str) -> Option<String> {
     // Templates of a caller's arguments contain no secret yet.
@@ -297,7 +342,7 @@ mod tests {
             "g": ["note: see a@b", "mailto:a@b.example", "urn:a?b=c"],
             "h": ["/search?q={{ q }}&key=***", "/pets?limit={{ limit }}", "/etc/longshore"],
         });
-        assert_eq!(shown(&value, None, false), expected);
+        assert_eq!(shown(&value, None, ""), expected);
     }
 
     #[test]
@@ -316,7 +361,7 @@ mod tests {
             "form": {"client_secret": "***"},
             "json": {"login": {"password": "***"}, "all": [{"pin": "***"}], "max_tokens": 10, "tokens": {"max": 1}, "secret": null},
         }]}}]);
-        assert_eq!(shown(&tool, None, false), expected);
+        assert_eq!(shown(&tool, None, ""), expected);
     }
 
     #[test]

@@ -131,8 +131,8 @@ impl CatalogTool {
     }
 
     /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
-    /// for it stays one, unless its numbers are more precise in the text. Null stands for an optional argument that is left out,
-    /// if the schema does not allow null.
+    /// for it stays one, unless its numbers are more precise in the text. An optional argument that is null is left out, if
+    /// the schema does not allow null.
     pub fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
         let Some(schema) = &self.input else {
             return Ok(arguments);

@@ -83,7 +83,7 @@ fn open(session: &ReplaySession, digest: u8) -> OpenOutcome {
     opened.expect("a reachable client")
 }
 
-/// What a call waits for.
+/// Event that a call waits for.
 fn input_round(session: &ReplaySession) -> InputRound {
     match session.suspension() {
         Some(Suspension::InputRequired(round)) => round,

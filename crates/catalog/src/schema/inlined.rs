@@ -1,5 +1,7 @@
 //! Schemas without references.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// Maximum growth of a schema, in bytes.
@@ -41,7 +43,10 @@ fn expanded(schema: &Value, simplifies: bool) -> Option<Value> {
     {
         return None;
     }
+    let bytes = definitions.iter();
+    let bytes = bytes.map(|(name, definition)| (name.clone(), definition.to_string().len()));
     let mut inliner = Inliner {
+        bytes: bytes.collect(),
         definitions,
         left: text.len() + GROWTH_MAX,
         simplifies,
@@ -55,6 +60,8 @@ fn expanded(schema: &Value, simplifies: bool) -> Option<Value> {
 
 struct Inliner {
     definitions: Map<String, Value>,
+    /// Lengths of the definitions, in bytes.
+    bytes: HashMap<String, usize>,
     /// Bytes of definitions that may still be inserted.
     left: usize,
     /// Replaces definitions that cannot be inserted by schemas that accept any value.
@@ -81,13 +88,13 @@ impl Inliner {
                     self.open.pop();
                     return Some(());
                 }
+                // Alternatives that accept more can both accept a value.
                 if self.simplifies
                     && members.get("oneOf").is_some_and(Value::is_array)
-                    && !members.contains_key("anyOf")
                     && let Some(alternatives) = members.shift_remove("oneOf")
+                    && members.insert("anyOf".to_owned(), alternatives).is_some()
                 {
-                    // Alternatives that accept more can both accept a value.
-                    members.insert("anyOf".to_owned(), alternatives);
+                    return None;
                 }
                 let schemas = members.iter_mut().filter(|(keyword, _)| {
                     !matches!(keyword.as_str(), "const" | "enum" | "default" | "examples")
@@ -115,7 +122,7 @@ impl Inliner {
         if !members.keys().all(|keyword| is_annotation(keyword)) {
             return None;
         }
-        let left = self.left.checked_sub(definition.to_string().len());
+        let left = self.left.checked_sub(*self.bytes.get(name)?);
         if self.simplifies && (is_within_itself || left.is_none()) {
             return Some(false);
         }
@@ -255,6 +262,8 @@ mod tests {
         );
         let reversed = json!({"not": {"$ref": "#/$defs/Node"}});
         assert_eq!(simplified(&with(reversed)), None);
+        let both = json!({"oneOf": [{"$ref": "#/$defs/Node"}], "anyOf": [{"const": 1}]});
+        assert_eq!(simplified(&with(both)), None);
         let large = json!({"description": "x".repeat(600)});
         let mut many = with(large);
         for at in 0..9 {

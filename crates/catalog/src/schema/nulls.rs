@@ -1,7 +1,9 @@
 //! Nulls where a schema does not allow them: numbers that JSON does not have (NaN and the infinities are serialized as null), and
 //! arguments that a client sends although the model left them out.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
+use std::iter;
 
 use serde_json::Value;
 
@@ -10,6 +12,12 @@ const REFERENCES_MAX: usize = 32;
 
 /// Maximum number of combinations, one within the other, that are searched for null.
 const COMBINATIONS_MAX: usize = 2;
+
+/// Maximum number of schemas that are searched for null.
+const STEPS_MAX: u32 = 100_000;
+
+/// Maximum number of parts of an `allOf` whose properties are considered.
+const PARTS_MAX: usize = 8;
 
 /// Returns true if a part of a schema has the type `number`, and null is not valid there.
 #[doc(hidden)]
@@ -37,7 +45,7 @@ pub fn requires_number(schema: &Value) -> bool {
 /// The schema [says no more than the type](super::says_no_more_than_type), so that few keywords are possible.
 #[doc(hidden)]
 pub fn null_for_number(schema: &Value, value: &Value) -> Option<String> {
-    let search = Search { root: schema };
+    let search = Search::new(schema);
     let mut path = String::new();
     search.finds(schema, value, &mut path).then_some(path)
 }
@@ -47,15 +55,30 @@ pub fn null_for_number(schema: &Value, value: &Value) -> Option<String> {
 /// Some clients send null for each optional argument that the model leaves out.
 #[doc(hidden)]
 pub fn omit_nulls(schema: &Value, value: &mut Value) -> bool {
-    let search = Search { root: schema };
-    search.omits(schema, value)
+    has_null(value) && Search::new(schema).omits(schema, value)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(members) => members.values().any(has_null),
+        _ => false,
+    }
 }
 
 struct Search<'s> {
     root: &'s Value,
+    /// Number of schemas that may still be searched for null.
+    steps: Cell<u32>,
 }
 
 impl<'s> Search<'s> {
+    fn new(root: &'s Value) -> Self {
+        let steps = Cell::new(STEPS_MAX);
+        Self { root, steps }
+    }
+
     /// Returns true if it finds a null. The path then leads to it.
     fn finds(&self, schema: &'s Value, value: &Value, path: &mut String) -> bool {
         let schema = self.target(schema);
@@ -104,24 +127,41 @@ impl<'s> Search<'s> {
                 items.fold(false, |any, item| self.omits(&schema["items"], item) | any)
             }
             Value::Object(members) => {
-                let (properties, required) = (&schema["properties"], schema["required"].as_array());
+                let parts = self.parts(schema);
+                let property =
+                    |name: &str| parts.iter().find_map(|part| part["properties"].get(name));
+                let is_required = |name: &str| {
+                    let names = parts.iter().filter_map(|part| part["required"].as_array());
+                    names.flatten().any(|other| other == name)
+                };
                 let before = members.len();
                 members.retain(|name, member| {
                     !member.is_null()
-                        || required.is_some_and(|names| names.iter().any(|other| other == name))
-                        || self.allows_null(&properties[name], 0)
+                        || property(name).is_none_or(|schema| self.allows_null(schema, 0))
+                        || is_required(name)
                 });
                 let is_shorter = members.len() < before;
                 members.iter_mut().fold(is_shorter, |any, (name, member)| {
-                    self.omits(&properties[name], member) | any
+                    property(name).is_some_and(|schema| self.omits(schema, member)) | any
                 })
             }
             _ => false,
         }
     }
 
-    /// Returns true if null may be valid.
+    /// Returns the schemas that have the properties of an object: the schema itself, and the parts of its `allOf`.
+    fn parts(&self, schema: &'s Value) -> Vec<&'s Value> {
+        let parts = schema["allOf"].as_array().into_iter().flatten();
+        let parts = parts.take(PARTS_MAX).map(|part| self.target(part));
+        iter::once(schema).chain(parts).collect()
+    }
+
+    /// Returns true unless null is certainly not valid.
     fn allows_null(&self, schema: &'s Value, depth: usize) -> bool {
+        let Some(left) = self.steps.get().checked_sub(1) else {
+            return true;
+        };
+        self.steps.set(left);
         let schema = self.target(schema);
         let of_type = match &schema["type"] {
             Value::String(name) => name == "null",
@@ -129,13 +169,17 @@ impl<'s> Search<'s> {
             _ => true,
         };
         let values = schema["enum"].as_array();
-        let some_allows = |keyword: &str| {
+        let combined = |keyword: &str| {
             let schemas = schema[keyword].as_array();
-            COMBINATIONS_MAX < depth
-                || schemas.is_none_or(|all| all.iter().any(|one| self.allows_null(one, depth + 1)))
+            schemas.filter(|_| depth <= COMBINATIONS_MAX)
         };
+        let allows = |one: &'s Value| self.allows_null(one, depth + 1);
+        let some_allows =
+            |keyword: &str| combined(keyword).is_none_or(|all| all.iter().any(allows));
         of_type
+            && schema.get("const").is_none_or(Value::is_null)
             && values.is_none_or(|values| values.contains(&Value::Null))
+            && combined("allOf").is_none_or(|all| all.iter().all(allows))
             && some_allows("anyOf")
             && some_allows("oneOf")
     }
@@ -242,6 +286,12 @@ mod tests {
                 "loop": {"$ref": "#/$defs/loop"},
                 "filter": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["b"]},
                 "rows": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "number"}}}},
+                "default_unit": {"allOf": [{"$ref": "#/$defs/unit"}], "description": "Unit."},
+                "kind": {"const": "a"},
+                "whole": {"allOf": [
+                    {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+                    {"properties": {"c": {"type": "integer"}}, "required": ["b"]},
+                ]},
             },
             "required": ["name"],
         });
@@ -258,6 +308,11 @@ mod tests {
                 json!({"rows": [{}, {"x": 1}]}),
             ),
             (json!({"count": null, "any": null}), json!({"any": null})),
+            (json!({"default_unit": null, "kind": null}), json!({})),
+            (
+                json!({"whole": {"a": null, "b": null, "c": null}}),
+                json!({"whole": {"b": null}}),
+            ),
         ] {
             assert_eq!(omitted(sent), (true, left));
         }
@@ -268,6 +323,20 @@ mod tests {
         ] {
             assert_eq!(omitted(kept.clone()), (false, kept));
         }
+    }
+
+    #[test]
+    fn nulls_are_kept_where_the_search_ends() {
+        let any_of = |schema: Value| json!({"anyOf": vec![schema; 100]});
+        let wide = any_of(any_of(json!({"type": "string"})));
+        let names = (0..20).map(|number| format!("p{number}"));
+        let properties = names.clone().map(|name| (name, wide.clone()));
+        let properties: serde_json::Map<String, Value> = properties.collect();
+        let schema = json!({"type": "object", "properties": properties});
+        let mut value: Value = names.map(|name| (name, Value::Null)).collect();
+        assert!(omit_nulls(&schema, &mut value));
+        let left = value.as_object().map(serde_json::Map::len);
+        assert!(left.is_some_and(|left| (1..20).contains(&left)), "{left:?}");
     }
 
     #[test]

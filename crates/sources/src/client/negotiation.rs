@@ -147,15 +147,8 @@ impl Client {
         }
         let (revision, is_certain) = match verdict {
             DiscoveryOutcome::Modern(discovered) => {
-                let older = discovered.version_with_sessions();
-                let responds = self.begin_modern(*discovered, deadline).await?;
-                if let Some(revision) = older.filter(|_| !responds) {
-                    return self
-                        .open_without_subscription(target, revision, deadline)
-                        .await;
-                }
-                self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
-                return Ok(self);
+                let opened = self.open_discovered(target, *discovered, deadline);
+                return Box::pin(opened).await;
             }
             DiscoveryOutcome::Failed(error) => return Err(error),
             DiscoveryOutcome::Again => {
@@ -205,12 +198,35 @@ impl Client {
             }
             (Err(_), Some(discovered)) => {
                 self.speak(Revision::V2026_07_28);
-                self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
-                self.begin_modern(*discovered, deadline).await?;
+                let opened = self.open_discovered(target, *discovered, deadline);
+                return Box::pin(opened).await;
             }
             (Err(error), None) => return Err(error),
         }
         Ok(self)
+    }
+
+    /// Connects with revision 2026-07-28, or with an older one if the server does not respond while it has a
+    /// subscription.
+    async fn open_discovered(
+        mut self,
+        target: &Target,
+        discovered: Discovered,
+        deadline: Instant,
+    ) -> Result<Self, ClientError> {
+        let older = discovered.version_with_sessions();
+        if self.begin_modern(discovered, deadline).await? {
+            self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
+            return Ok(self);
+        }
+        let Some(revision) = older else {
+            return Err(ClientError::Protocol(
+                "it does not respond while subscriptions/listen is open, and supports no revision without that"
+                    .to_owned(),
+            ));
+        };
+        self.open_without_subscription(target, revision, deadline)
+            .await
     }
 
     /// Returns true for a program that has ended.

@@ -334,6 +334,8 @@ mod tests {
         let line = fill(&argv, &json!({"files": ["a b", 7], "more": ["-c"]}));
         assert_eq!(line.expect("a line"), ["--files", "a b", "7", "--", "-c"]);
         assert_eq!(fill(&argv, &json!({"files": []})).expect("a line"), ["--"]);
+        let line = fill(&argv, &json!({"files": [null, "a"], "more": [null]}));
+        assert_eq!(line.expect("a line"), ["--files", "a", "--"]);
         for refused in [
             json!({"files": ["a", "-c"]}),
             json!({"files": ["a\0"]}),

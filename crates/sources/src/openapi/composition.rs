@@ -64,16 +64,23 @@ pub(super) fn open(
     surroundings: &Surroundings,
 ) {
     let is_open = surroundings.has_others || is_base(schema);
-    let mut remove = |keyword: &str| {
-        if copied.get(keyword) == Some(&Value::Bool(false)) {
-            copied.remove(keyword);
-        }
-    };
-    if is_open || has_several_parts(schema) {
-        remove("additionalProperties");
+    let parts = schema.get("allOf").and_then(Value::as_array);
+    if is_open || parts.is_some_and(|parts| !parts.is_empty()) {
+        allow_additional(copied);
     }
     if is_open {
-        remove("unevaluatedProperties");
+        allow(copied, "unevaluatedProperties");
+    }
+}
+
+/// Allows properties that only other schemas of the same value have.
+pub(super) fn allow_additional(schema: &mut Map<String, Value>) {
+    allow(schema, "additionalProperties");
+}
+
+fn allow(schema: &mut Map<String, Value>, keyword: &str) {
+    if schema.get(keyword) == Some(&Value::Bool(false)) {
+        schema.remove(keyword);
     }
 }
 

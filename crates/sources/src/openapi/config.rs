@@ -141,7 +141,9 @@ impl Selection {
             || self.operations.iter().any(|pattern| {
                 let place = pattern.split_once(' ');
                 place.is_some_and(|(one, pattern)| {
-                    one.eq_ignore_ascii_case(method) && matches(pattern, path)
+                    // Operation IDs can contain spaces.
+                    let is_path = pattern.starts_with('/');
+                    is_path && one.eq_ignore_ascii_case(method) && matches(pattern, path)
                 })
             })
     }

@@ -137,7 +137,7 @@ fn is_valid(keyword: &str, value: &Value) -> bool {
         "title" | "description" | "format" | "pattern" | "contentEncoding" | "contentMediaType" => {
             value.is_string()
         }
-        "type" => !value.is_null(),
+        "type" => !value.is_null() && value.as_array().is_none_or(|types| !types.is_empty()),
         "enum" | "required" => value.is_array(),
         "uniqueItems" => value.is_boolean(),
         "dependentRequired" => value.is_object(),
@@ -269,6 +269,7 @@ mod tests {
             (json!({"type": "datetime"}), json!({"type": "string"})),
             (json!({"type": "file"}), json!({})),
             (json!({"type": ["x", "null"]}), json!({})),
+            (json!({"type": []}), json!({})),
             (json!({"type": null, "description": null}), json!({})),
             (
                 json!({"type": ["bool", "null"]}),

@@ -13,8 +13,14 @@ pub(super) struct NamedSchemas {
     ids: HashMap<String, String>,
 }
 
+/// Approximate maximum length of the way to a named schema, in bytes. Each reference to the name is replaced by the way,
+/// which takes more memory than the name.
+const WAY_BYTES_MAX: usize = 200;
 /// Members whose values are data, not schemas.
 const DATA: [&str; 5] = ["example", "examples", "default", "const", "enum"];
+
+/// Typical length of an index in a JSON pointer, in bytes.
+const ITEM_BYTES: usize = 3;
 
 enum Step<'v> {
     Member(&'v str),
@@ -24,11 +30,15 @@ enum Step<'v> {
 impl NamedSchemas {
     pub(super) fn of(document: &Value) -> Self {
         let mut named = Self::default();
-        named.find(document, &mut Vec::new());
+        named.find(document, &mut Vec::new(), 0);
         named
     }
 
-    fn find<'v>(&mut self, value: &'v Value, way: &mut Vec<Step<'v>>) {
+    /// `bytes` is the length of the way.
+    fn find<'v>(&mut self, value: &'v Value, way: &mut Vec<Step<'v>>, bytes: usize) {
+        if WAY_BYTES_MAX < bytes {
+            return;
+        }
         match value {
             Value::Object(members) => {
                 for (keyword, names) in [("$anchor", &mut self.anchors), ("$id", &mut self.ids)] {
@@ -41,7 +51,7 @@ impl NamedSchemas {
                 for (name, value) in members {
                     if !DATA.contains(&name.as_str()) {
                         way.push(Step::Member(name));
-                        self.find(value, way);
+                        self.find(value, way, bytes + 1 + name.len());
                         way.pop();
                     }
                 }
@@ -49,7 +59,7 @@ impl NamedSchemas {
             Value::Array(items) => {
                 for (position, value) in items.iter().enumerate() {
                     way.push(Step::Item(position));
-                    self.find(value, way);
+                    self.find(value, way, bytes + ITEM_BYTES);
                     way.pop();
                 }
             }
@@ -110,5 +120,16 @@ mod tests {
         for other in ["", "/components", "none"] {
             assert_eq!(named.resolved("", other), other);
         }
+    }
+
+    #[test]
+    fn a_name_at_the_end_of_a_long_way_is_not_replaced() {
+        let key = "x".repeat(WAY_BYTES_MAX);
+        let named = NamedSchemas::of(&json!({
+            "short": {"$anchor": "a"}, key: {"$anchor": "b", "inner": {"$id": "https://a.example/c"}},
+        }));
+        assert_eq!(named.resolved("", "a"), "/short");
+        assert_eq!(named.resolved("", "b"), "b");
+        assert!(!named.has_id("https://a.example/c"));
     }
 }

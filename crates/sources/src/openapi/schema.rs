@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::composition::{Surroundings, is_closed, open};
+use super::composition::{Surroundings, allow_additional, is_closed, open};
 use super::corrected::corrected;
 use super::direction::{Direction, required_of, without_absent};
 use super::discriminator::name_types;
@@ -28,6 +28,8 @@ pub(super) struct SchemaInliner<'a> {
     /// References whose targets are still to be copied, the nearest first.
     pending: VecDeque<(String, String, Surroundings)>,
     definitions: Map<String, Value>,
+    /// True for references whose targets reject unknown properties.
+    closed: HashMap<String, bool>,
     /// Counters to make definition names unique.
     numbers: HashMap<String, usize>,
     /// Number of schemas copied so far, and their approximate size in bytes.
@@ -101,6 +103,7 @@ impl<'a> SchemaInliner<'a> {
             names: HashMap::new(),
             pending: VecDeque::new(),
             definitions: Map::new(),
+            closed: HashMap::new(),
             numbers: HashMap::new(),
             schemas: 0,
             bytes: 0,
@@ -160,6 +163,7 @@ impl<'a> SchemaInliner<'a> {
             let target = self.reference(reference, &inner)?;
             let mut rest = members.clone();
             rest.remove("$ref");
+            allow_additional(&mut rest);
             let mut copied = self.copy_at(&Value::Object(rest), depth + 1, &inner)?;
             if let (Some(copied), Some(reference)) = (copied.as_object_mut(), target.get("$ref")) {
                 copied.insert("$ref".to_owned(), reference.clone());
@@ -226,7 +230,7 @@ impl<'a> SchemaInliner<'a> {
         }
         without_absent(&mut copied, &inner.absent);
         open(members, &mut copied, around);
-        name_types(members, &mut copied);
+        self.bytes += name_types(members, &mut copied);
         let copied = corrected(copied, members, self.document.version);
         Ok(Value::Object(copied))
     }
@@ -289,12 +293,22 @@ impl<'a> SchemaInliner<'a> {
         Ok(copied)
     }
 
+    /// Returns true if the target of a reference rejects unknown properties.
+    fn is_closed(&mut self, reference: &str, target: &Value) -> bool {
+        if let Some(is_closed) = self.closed.get(reference) {
+            return *is_closed;
+        }
+        let is_closed = is_closed(self.document, target);
+        self.closed.insert(reference.to_owned(), is_closed);
+        is_closed
+    }
+
     /// Returns a reference to the future position of its target in the definitions.
     fn reference(&mut self, reference: &str, around: &Surroundings) -> Result<Value, String> {
         let target = self.document.target(reference)?;
         let around = Surroundings {
             absent: required_of(self.document, target, (self.direction, &around.absent)),
-            has_others: around.has_others && is_closed(self.document, target),
+            has_others: around.has_others && self.is_closed(reference, target),
         };
         let key = (reference.to_owned(), around);
         if let Some(name) = self.names.get(&key) {

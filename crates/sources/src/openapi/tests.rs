@@ -784,13 +784,25 @@ fn closed_parts_and_base_schemas_allow_the_properties_of_others() {
             !accepts(json!({"id": 1, "bark": true})),
             "{version}: closed alone"
         );
+        let mut wrapped =
+            vec![json!({"allOf": [reference("Owner")], "additionalProperties": false})];
+        if version == "3.1.0" {
+            let mut beside = reference("Owner");
+            beside["additionalProperties"] = false.into();
+            wrapped.push(beside);
+        }
+        for schema in wrapped {
+            let (_, accepts) = of(schema.clone());
+            assert!(accepts(json!({"id": 1})), "{version}: {schema}");
+            assert!(!accepts(json!({"bark": true})), "{version}: {schema}");
+        }
     }
 }
 
 #[test]
 fn entries_of_a_selection_that_match_nothing_are_found() {
     let selection = json!({
-        "tags": ["pets", "pest"], "paths": ["/pets*", "/admin/*"], "operations": ["list", "get /pets", "DELETE /pets"],
+        "tags": ["pets", "pest"], "paths": ["/pets*", "/admin/*"], "operations": ["list", "get /pets", "DELETE /pets", "Get *"],
     });
     let selection: Selection = serde_json::from_value(selection).expect("a selection");
     let operations = [("get", "/pets", "list", vec!["pets"])];
@@ -799,7 +811,8 @@ fn entries_of_a_selection_that_match_nothing_are_found() {
         [
             ("tags", "pest"),
             ("paths", "/admin/*"),
-            ("operations", "DELETE /pets")
+            ("operations", "DELETE /pets"),
+            ("operations", "Get *")
         ]
     );
 }

@@ -23,6 +23,9 @@ fn how_to_write_an_argument_with_a_dash_is_named() {
     let problem = template.expect_err("there is no such argument");
     let expected = r#"for no-name, write arguments["no-name"]"#;
     assert!(problem.ends_with(expected), "{problem}");
+    let other = Template::new("{{ name }}", EscapeContext::Query, Some(&["no-name"]));
+    let problem = other.expect_err("there is no such argument");
+    assert!(problem.ends_with("; there is no-name"), "{problem}");
 }
 
 #[test]

@@ -74,6 +74,29 @@ fn variables_in_command_lines_and_paths_of_urls_are_explained_as_written() {
 }
 
 #[test]
+fn variables_that_can_contain_the_path_of_a_url_are_explained_as_written() {
+    let (_folder, flags) = file(
+        "a.yaml",
+        "upstreams:\n  x: { url: '${API}' }\n  y: { httpUrl: '${API}' }\n  z: { serverUrl: '${API}' }\nsources:\n  - name: h\n    http: { base_url: '${API}/bot${KEY}', tools: [{ name: t, url: '/bot${KEY}/getMe' }, { name: u, url: 'https://${HOST}' }, { name: v, url: '${API}?k=swordfish' }, { name: w, url: '${API:-https://u:swordfish@a.example}' }] }\n",
+    );
+    let probe = Probe::of([
+        ("KEY", "swordfish"),
+        ("API", "https://a.example/swordfish"),
+        ("HOST", "a.example/swordfish"),
+    ]);
+    let explained = Loaded::read(&flags, &probe).expect("valid").explain();
+    let text = serde_json::to_string(&explained).expect("serialises");
+    assert!(!text.contains("swordfish"), "{text}");
+    for upstream in ["x", "y", "z"] {
+        let setting = format!("upstreams.{upstream}.url");
+        let found = explained.iter().find(|one| one.setting == setting);
+        let found = found.expect(&setting);
+        assert_eq!(found.value, "${API}");
+        assert!(found.from.contains("a.yaml:"), "{}", found.from);
+    }
+}
+
+#[test]
 fn platforms_set_the_port() {
     let variables = [
         ("LONGSHORE_PORT", "2"),
