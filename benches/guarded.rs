@@ -178,7 +178,7 @@ pub fn exchanged() -> Vec<Scenario> {
 pub fn filtered() -> Vec<Scenario> {
     let tools = (1..=51).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);
     let mut config = plain();
-    let hidden = allow(vec![definition(1).name().to_owned()]);
+    let hidden = allow(&[definition(1).name().to_owned()]);
     config.policy.rules = vec![RuleConfig {
         effect: Effect::Deny,
         ..hidden
@@ -200,13 +200,13 @@ pub fn roles() -> Vec<Scenario> {
             (role * 9 + 1..role * 9 + 10).map(|number| format!("lookup_record_{number:05}"));
         RuleConfig {
             groups: vec![format!("role-{role}")],
-            ..allow(names.collect())
+            ..allow(&names.collect::<Vec<_>>())
         }
     });
     config.policy.rules = own.collect();
     // 100 of them.
     let shared = vec!["lookup_record_099??".to_owned()];
-    config.policy.rules.push(allow(shared));
+    config.policy.rules.push(allow(&shared));
     let mut server = Server::shown(App::new().config(config).tools(tools), None, Some(&key(0)));
     let mut of = |role: usize| {
         server.credential = Some(key(role));
@@ -268,7 +268,7 @@ fn holder(number: usize) -> ApiKeyConfig {
 }
 
 /// A rule that lets everybody have some tools.
-fn allow(tools: Vec<String>) -> RuleConfig {
+fn allow(tools: &[String]) -> RuleConfig {
     let rule = serde_json::from_value(json!({"effect": "allow", "tools": tools}));
     rule.unwrap_or_else(|error| panic!("{error}"))
 }

@@ -77,7 +77,7 @@ impl Setting {
                 config.auth.oauth.audience = vec!["loadtest".to_owned()];
             }
             Self::Filter => {
-                let hidden = tools(Effect::Deny, vec![self.tool_name(1)]);
+                let hidden = tools(Effect::Deny, &[self.tool_name(1)]);
                 config.policy.rules = vec![hidden];
             }
             Self::Buckets => {
@@ -99,12 +99,12 @@ impl Setting {
                     let names = (first..first + OWN_TOOLS).map(|number| self.tool_name(number));
                     RuleConfig {
                         groups: vec![format!("role-{role}")],
-                        ..tools(Effect::Allow, names.collect())
+                        ..tools(Effect::Allow, &names.collect::<Vec<_>>())
                     }
                 });
                 config.policy.rules = own.collect();
-                let shared = vec!["shared_record_*".to_owned()];
-                config.policy.rules.push(tools(Effect::Allow, shared));
+                let shared = ["shared_record_*".to_owned()];
+                config.policy.rules.push(tools(Effect::Allow, &shared));
             }
         }
         Ok(())
@@ -144,7 +144,7 @@ fn holder(number: u32) -> ApiKeyConfig {
 }
 
 /// Returns a rule about tools for all callers.
-fn tools(effect: Effect, names: Vec<String>) -> RuleConfig {
+fn tools(effect: Effect, names: &[String]) -> RuleConfig {
     let rule = serde_json::from_value(json!({"effect": effect, "tools": names}));
     rule.unwrap_or_else(|error| panic!("{error}"))
 }

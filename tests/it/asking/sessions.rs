@@ -91,7 +91,7 @@ fn ids_of_questions_cannot_be_guessed() {
     });
     assert_eq!(first >> 30, second >> 30, "the replica");
     assert!(1 < (first ^ second).count_ones(), "{first} {second}");
-    assert!(1 << 62 <= first && first < 1 << 63, "{first}");
+    assert!((1 << 62..1 << 63).contains(&first), "{first}");
 }
 
 #[test]

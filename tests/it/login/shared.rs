@@ -19,7 +19,7 @@ const KEY: &str = "a key that all of these replicas have and nobody else";
 
 /// A replica that is a process of its own, and says everything that it can say.
 struct Program {
-    process: KillOnDrop,
+    _process: KillOnDrop,
     log: std::path::PathBuf,
     address: String,
 }
@@ -46,7 +46,7 @@ impl Program {
             .spawn()
             .expect("runs");
         let program = Self {
-            process: KillOnDrop(process),
+            _process: KillOnDrop(process),
             log,
             address: format!("127.0.0.1:{port}"),
         };

@@ -9,7 +9,7 @@ use crate::support::KillOnDrop;
 
 /// A server that runs until it is dropped.
 pub(crate) struct Reference {
-    child: KillOnDrop,
+    _child: KillOnDrop,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     next: u64,
@@ -27,7 +27,7 @@ impl Reference {
         let input = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut reference = Self {
-            child: KillOnDrop(child),
+            _child: KillOnDrop(child),
             input,
             output,
             next: 0,

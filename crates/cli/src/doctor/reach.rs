@@ -31,7 +31,7 @@ async fn issuers(config: &OAuthConfig, report: &mut Report) {
     for (issuer, found) in examine_issuers(config).await {
         match found {
             Ok(IssuerReport { keys, url, date }) => {
-                report.add(Check(AREA, &*issuer).ok(format!("{keys} keys at {url}")));
+                report.add(Check(AREA, &issuer).ok(format!("{keys} keys at {url}")));
                 if let Some(skew) = date.and_then(|date| skew(SystemTime::now(), http_date(&date)?)) {
                     report.add(
                         Check(AREA, "clock").warning(format!("the clocks of this machine and of {issuer} differ by {} s", skew.as_secs()))
@@ -40,7 +40,7 @@ async fn issuers(config: &OAuthConfig, report: &mut Report) {
                 }
             }
             Err(problem) => report.add(
-                Check(AREA, &*issuer).failure(problem)
+                Check(AREA, &issuer).failure(problem)
                     .advise("auth.oauth.issuer must be exactly the issuer in its metadata, including slashes")
                     .advise("if it is correct, allow the connection: NetworkPolicy egress, firewall, DNS; or set auth.oauth.jwks_url"),
             ),

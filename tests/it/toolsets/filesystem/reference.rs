@@ -17,7 +17,7 @@ const WHERE: &str = "LONGSHORE_REFERENCE_FILESYSTEM";
 
 /// The reference server, spoken to over its standard input and output.
 struct Reference {
-    child: KillOnDrop,
+    _child: KillOnDrop,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     last_id: u64,
@@ -36,7 +36,7 @@ impl Reference {
         let input = child.stdin.take().expect("an input");
         let output = BufReader::new(child.stdout.take().expect("an output"));
         let mut reference = Self {
-            child: KillOnDrop(child),
+            _child: KillOnDrop(child),
             input,
             output,
             last_id: 0,

@@ -215,7 +215,7 @@ fn resource(wire: &DiagnosedServer, document: &Value) -> Finding {
     let endpoint = bare(wire.url.as_str());
     let origin = bare(&wire.url.origin().ascii_serialization());
     if bare(said) == endpoint || bare(said) == origin {
-        return Check(AREA, "resource").ok(said.to_owned());
+        return Check(AREA, "resource").ok(said);
     }
     Check(AREA, "resource").failure(format!("the metadata has the resource {said:?}, and clients of {endpoint} reject it"))
     .advise(format!("http.public_url = {origin:?}"))
