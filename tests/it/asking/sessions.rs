@@ -137,11 +137,14 @@ fn a_call_that_waits_for_its_client_ends_when_no_response_can_arrive() {
         .app(|_| app())
         .configured(|c| c.drain.grace_seconds = Some(600))
         .start();
-    let (mut connection, _question) = {
+    let (mut connection, question) = {
         let session = server.session_of("2025-11-25", &able());
         asked(&server, &session, "named")
     };
     server.begin_to_stop();
+    let cancelled = connection.event().expect("a notification");
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], question["id"]);
     let result = connection.event().expect("an answer")["result"].take();
     assert_eq!(result["isError"], true);
     assert!(text(&result).contains("this server stops"), "{result}");

@@ -442,7 +442,11 @@ async fn a_program_that_does_not_respond_while_it_has_a_subscription_is_started_
     let refused = refused.expect_err("refused").to_string();
     assert!(refused.contains("protocol is modern"), "{refused}");
     let only_modern = unknown.replace("2025-06-18", "2026-07-28");
-    let refused = Client::connect(program(folder.path(), &only_modern), auto.clone()).await;
+    let refused = Client::connect(
+        program(folder.path(), &only_modern),
+        options(Lifecycle::Auto),
+    )
+    .await;
     let refused = refused.expect_err("refused").to_string();
     assert!(refused.contains("no revision without that"), "{refused}");
 }
