@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -18,6 +18,7 @@ use super::principal::Facts;
 use super::scopes::Implied;
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::environment::SAMPLES;
+use crate::net::Mutex;
 
 /// Maximum length of a key.
 const KEY_MAX_BYTES: usize = 512;
@@ -175,7 +176,7 @@ impl ApiKeys {
         };
         let read = keys.read()?;
         keys.table.store(Arc::new(keys.table_of(&read)?));
-        *keys.seen.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        *keys.seen.lock() = read;
         Ok(keys)
     }
 
@@ -197,14 +198,11 @@ impl ApiKeys {
 
     /// Replaces the configured keys. The file and the folder stay the same.
     pub fn take_on(&self, other: Self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         self.fixed.store(other.fixed.into_inner());
         self.implied.store(other.implied.into_inner());
         self.replace(Arc::unwrap_or_clone(other.table.into_inner()));
-        *seen = other
-            .seen
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        *seen = other.seen.into_inner();
     }
 
     /// Reloads the file and the folder. Invalid content leaves the keys unchanged.
@@ -213,7 +211,7 @@ impl ApiKeys {
             Ok(read) => read,
             Err(error) => return self.keep(&error),
         };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if *seen == read {
             return;
         }

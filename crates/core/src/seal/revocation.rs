@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::Session;
 use super::session::log_name;
-use crate::net::ShareKey;
+use crate::net::{RwLock, ShareKey};
 
 /// Maximum number of ended sessions that are remembered.
 const REMEMBERED_MAX: usize = 200_000;
@@ -78,7 +78,7 @@ impl RevokedSession {
 impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
     pub fn end(&self, session: &RevokedSession, now: u64) {
-        let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.write();
         if REMEMBERED_MAX <= ended.sessions.len() {
             ended.drop_expired(now);
         }
@@ -96,8 +96,7 @@ impl Revoked {
     }
 
     fn look_up(&self, session: &Session) -> bool {
-        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        ended.sessions.contains_key(&session.nonce)
+        self.ended.read().sessions.contains_key(&session.nonce)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Request counters of one worker. Workers do not share them, so counting causes no cache contention.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::histogram::{self, Distribution, Histogram};
 use super::operation_ids::{OPERATIONS_MAX, OTHER, OperationId};
+use crate::net::Mutex;
 use crate::protocol::{ErrorCode, Revision};
 
 /// Counters of one worker, allocated on first use.
@@ -332,8 +333,7 @@ impl WorkerCounters {
                 };
                 see(id, key, histogram.read(histogram::OPERATION));
             }
-            let failed = cells.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            for (key, histogram) in &*failed {
+            for (key, histogram) in &*cells.failed.lock() {
                 see(id, *key, histogram.read(histogram::OPERATION));
             }
         }
@@ -378,7 +378,7 @@ impl Default for OperationCells {
 impl OperationCells {
     #[cold]
     fn failed(&self, key: OperationKey, elapsed: Duration) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         let of = |key| failed.iter().find(|(known, _)| *known == key);
         let mut known = of(key);
         let mut key = key;

@@ -13,13 +13,14 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use super::Principal;
+use crate::net::Mutex;
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
 use names::{NameTable, Names};
@@ -206,7 +207,7 @@ impl Policy {
             }
         }
         let mask = mask.into_boxed_slice();
-        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut classes = self.classes.lock();
         if let Some(class) = classes.get(&mask) {
             return Arc::clone(class);
         }

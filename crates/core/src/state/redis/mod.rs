@@ -12,7 +12,7 @@ mod connector;
 mod on_demand;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::{
     LogPage, OpenStateError, Retention, State, StateConfig, StateError, StateFuture, Subscription,
 };
-use crate::net::{Backoff, Breaker, chance};
+use crate::net::{Backoff, Breaker, Mutex, chance};
 use address::Address;
 use connector::{Connection, Deployment};
 use listener::Subscriptions;
@@ -129,7 +129,7 @@ impl Redis {
 
     /// Refuses a call at once if those before it have failed.
     fn begin(&self) -> Result<Call<'_>, StateError> {
-        match self.breaker().enter(Instant::now()) {
+        match self.breaker.lock().enter(Instant::now()) {
             Ok(()) => Ok(Call {
                 redis: Some(self),
                 began: Instant::now(),
@@ -139,10 +139,6 @@ impl Redis {
                 "it did not respond before, and is not asked again for a moment",
             )),
         }
-    }
-
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,9 +166,9 @@ impl Call<'_> {
             match &result {
                 // A server that says no is one that answers.
                 Err(error) if is_of_the_connection(error) => {
-                    redis.breaker().failed(Instant::now(), chance());
+                    redis.breaker.lock().failed(Instant::now(), chance());
                 }
-                _ => redis.breaker().succeeded(),
+                _ => redis.breaker.lock().succeeded(),
             }
         }
         result.map_err(|error| state_error(&error))
@@ -186,10 +182,10 @@ impl Drop for Call<'_> {
         };
         let now = Instant::now();
         if now < self.began + redis.within.min(SILENCE) {
-            redis.breaker().abandoned(now);
+            redis.breaker.lock().abandoned(now);
             return;
         }
-        redis.breaker().failed(now, chance());
+        redis.breaker.lock().failed(now, chance());
         if self.is_asked {
             redis.way.miss();
         }
