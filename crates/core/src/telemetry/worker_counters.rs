@@ -18,10 +18,13 @@ pub struct WorkerCounters {
     /// HTTP requests in progress.
     active_requests: AtomicI64,
     /// By operation; empty if nothing is to be counted.
-    operations: Box<[OnceLock<Box<OperationCells>>]>,
-    /// By route, method and version of HTTP.
-    http: Box<[OnceLock<Box<HttpCells>>]>,
+    operations: Cells<Box<OperationCells>>,
+    /// By route, method and version of HTTP, then by status.
+    http: Cells<Cells<Box<Histogram>>>,
 }
+
+/// Cells that are filled on first use.
+type Cells<T> = Box<[OnceLock<T>]>;
 
 /// The transport that carries a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -227,12 +230,7 @@ impl HttpKey {
     }
 }
 
-#[derive(Debug)]
-struct HttpCells {
-    by_status: Box<[OnceLock<Box<Histogram>>]>,
-}
-
-fn empty<T>(count: usize) -> Box<[OnceLock<Box<T>>]> {
+fn empty<T>(count: usize) -> Cells<T> {
     (0..count).map(|_| OnceLock::new()).collect()
 }
 
@@ -240,10 +238,9 @@ impl WorkerCounters {
     /// Cells that count.
     pub(super) fn counting() -> Self {
         Self {
-            in_flight: AtomicI64::new(0),
-            active_requests: AtomicI64::new(0),
             operations: empty(OPERATIONS_MAX),
             http: empty(Route::ALL.len() * HTTP_METHODS.len() * WIRES),
+            ..Self::idle()
         }
     }
 
@@ -299,13 +296,9 @@ impl WorkerCounters {
         let Some(cells) = self.http.get(key.index()) else {
             return;
         };
-        let cells = cells.get_or_init(|| {
-            Box::new(HttpCells {
-                by_status: empty(STATUSES),
-            })
-        });
+        let by_status = cells.get_or_init(|| empty(STATUSES));
         let status = usize::from(key.status.saturating_sub(STATUS_MIN)).min(STATUSES - 1);
-        cells.by_status[status]
+        by_status[status]
             .get_or_init(Default::default)
             .record(histogram::HTTP, elapsed);
     }
@@ -341,9 +334,11 @@ impl WorkerCounters {
 
     /// Calls `see` for each HTTP counter.
     pub(super) fn http(&self, mut see: impl FnMut(HttpKey, Distribution)) {
-        for (index, cells) in self.http.iter().enumerate() {
-            let Some(cells) = cells.get() else { continue };
-            for (status, histogram) in cells.by_status.iter().enumerate() {
+        for (index, by_status) in self.http.iter().enumerate() {
+            let Some(by_status) = by_status.get() else {
+                continue;
+            };
+            for (status, histogram) in by_status.iter().enumerate() {
                 let Some(histogram) = histogram.get() else {
                     continue;
                 };
