@@ -83,6 +83,16 @@ impl Redis {
         format!("{}{key}", self.prefix)
     }
 
+    fn set(&self, key: &str, value: &[u8], life: Duration) -> Cmd {
+        let mut command = cmd("SET");
+        command
+            .arg(self.key(key))
+            .arg(value)
+            .arg("PX")
+            .arg(millis(life));
+        command
+    }
+
     async fn ask<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StateError> {
         let (call, mut connection) = self.enter().await?;
         let result = command.query_async(&mut connection).await;
@@ -129,16 +139,15 @@ impl Redis {
 
     /// Refuses a call at once if those before it have failed.
     fn begin(&self) -> Result<Call<'_>, StateError> {
-        match self.breaker.lock().enter(Instant::now()) {
-            Ok(()) => Ok(Call {
-                redis: Some(self),
-                began: Instant::now(),
-                is_asked: false,
-            }),
-            Err(_) => Err(unreachable(
-                "it did not respond before, and is not asked again for a moment",
-            )),
-        }
+        let began = Instant::now();
+        self.breaker.lock().enter(began).map_err(|_| {
+            unreachable("it did not respond before, and is not asked again for a moment")
+        })?;
+        Ok(Call {
+            redis: Some(self),
+            began,
+            is_asked: false,
+        })
     }
 }
 
@@ -161,8 +170,7 @@ struct Call<'r> {
 
 impl Call<'_> {
     fn end<T>(mut self, result: Result<T, RedisError>) -> Result<T, StateError> {
-        let redis = self.redis.take();
-        if let Some(redis) = redis {
+        if let Some(redis) = self.redis.take() {
             match &result {
                 // A server that says no is one that answers.
                 Err(error) if is_of_the_connection(error) => {
@@ -259,13 +267,7 @@ impl State for Redis {
     }
 
     fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()> {
-        let mut command = cmd("SET");
-        command
-            .arg(self.key(key))
-            .arg(&*value)
-            .arg("PX")
-            .arg(millis(life));
-        Box::pin(self.ask(command))
+        Box::pin(self.ask(self.set(key, &value, life)))
     }
 
     fn put_if_absent<'a>(
@@ -274,13 +276,7 @@ impl State for Redis {
         value: Bytes,
         life: Duration,
     ) -> StateFuture<'a, bool> {
-        let mut command = cmd("SET");
-        command
-            .arg(self.key(key))
-            .arg(&*value)
-            .arg("PX")
-            .arg(millis(life))
-            .arg("NX");
+        let command = self.set(key, &value, life).arg("NX").to_owned();
         Box::pin(async move {
             let written: Option<String> = self.ask(command).await?;
             Ok(written.is_some())
@@ -346,13 +342,13 @@ impl State for Redis {
         let mut command = cmd("XTRIM");
         let from = format!("{}-0", through.saturating_add(1));
         command.arg(self.key(log)).arg("MINID").arg(from);
-        Box::pin(async move { self.ask::<u64>(command).await.map(drop) })
+        Box::pin(self.ask(command))
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()> {
         let mut command = cmd("PUBLISH");
         command.arg(self.key(channel)).arg(&*message);
-        Box::pin(async move { self.ask::<u64>(command).await.map(drop) })
+        Box::pin(self.ask(command))
     }
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
