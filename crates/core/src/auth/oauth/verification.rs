@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderName;
 use serde_json::{Map, Value};
 
@@ -16,9 +15,11 @@ use super::token::{self, ClaimRequirements, EXPIRED, Token, TokenError, UNKNOWN_
 use super::{Inner, Tokens, Verified};
 use crate::auth::credential_cache::{Cacheable, FOREVER};
 use crate::auth::credentials::DPOP_HEADER;
-use crate::auth::principal::{AccessToken, Facts};
+use crate::auth::principal::{AccessToken, Facts, claim_at};
 use crate::auth::scopes::Implied;
-use crate::auth::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
+use crate::auth::{
+    AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind, sha256,
+};
 
 /// Maximum cache time, in seconds.
 pub(super) const VERIFIED_SECONDS: u64 = 300;
@@ -45,7 +46,7 @@ impl AuthMethod for Tokens {
         let Some(text) = presented.access_token().filter(|text| Token::is_one(text)) else {
             return AuthOutcome::Absent;
         };
-        let hash = hash(text);
+        let hash = sha256(text.as_bytes());
         if let Some(principal) = self.0.remembered(&hash, now) {
             return self.0.proven(principal, &shown, now);
         }
@@ -74,13 +75,13 @@ impl Cacheable for Tokens {
         }
         if let Some((text, _, introspection)) = self.0.introspected(presented) {
             let implied = self.0.implied.load();
-            let result = introspection.cached(&hash(text), presented.now(), &implied)?;
+            let result = introspection.cached(&sha256(text.as_bytes()), presented.now(), &implied)?;
             return Some(result.until());
         }
         let Some(text) = presented.access_token().filter(|text| Token::is_one(text)) else {
             return Some(FOREVER);
         };
-        let verified = self.0.verified.get(&hash(text))?;
+        let verified = self.0.verified.get(&sha256(text.as_bytes()))?;
         let keys = self.0.issuers[verified.issuer].holds_for(verified.edition)?;
         Some(verified.until.min(presented.now() + keys))
     }
@@ -94,13 +95,6 @@ pub(super) async fn settled(outcome: AuthOutcome) -> AuthOutcome {
     }
 }
 
-/// Cache key of a token.
-fn hash(text: &str) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
-    hash
-}
-
 impl Tokens {
     /// Introspects a token, unless the result is cached.
     fn introspect(
@@ -110,7 +104,7 @@ impl Tokens {
         introspection: &Arc<Introspection>,
         now: u64,
     ) -> AuthOutcome {
-        let hash = hash(text);
+        let hash = sha256(text.as_bytes());
         let implied = self.0.implied.load_full();
         if let Some(result) = introspection.cached(&hash, now, &implied) {
             return self.0.bound(result.outcome(), &shown, now);
@@ -407,7 +401,7 @@ fn words_of(
     };
     let mut words = Vec::new();
     for name in names {
-        match claim(claims, name) {
+        match claim_at(claims, name) {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) if spaced => {
                 words.extend(text.split_ascii_whitespace().map(str::to_owned));
@@ -427,13 +421,4 @@ fn words_of(
         }
     }
     Ok(words)
-}
-
-/// Returns a claim by name or by path.
-fn claim<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
-    if let Some(value) = claims.get(name) {
-        return Some(value);
-    }
-    let (first, rest) = name.split_once('.')?;
-    claim(claims.get(first)?.as_object()?, rest)
 }
