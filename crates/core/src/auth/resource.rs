@@ -197,6 +197,16 @@ impl Resource {
         self.at(seen).map_or_else(String::new, |at| at.prefix)
     }
 
+    /// Returns the additional endpoint of a request, with its scopes. `at` is the public URL.
+    fn endpoint_of(
+        &self,
+        at: Option<&PublicUrl>,
+        seen: RequestTarget<'_>,
+    ) -> Option<(&str, &[String])> {
+        let path = seen.uri.path();
+        self.endpoint_at(at.map_or(path, |at| at.below(path)))
+    }
+
     /// Returns the additional endpoint at a path, with its scopes.
     fn endpoint_at(&self, path: &str) -> Option<(&str, &[String])> {
         let name = path.strip_prefix(ENDPOINT)?.strip_prefix('/')?;
@@ -297,16 +307,12 @@ impl Resource {
             ));
         }
         let at = self.at(seen);
-        let path = seen.uri.path();
-        let path = at.as_ref().map_or(path, |at| at.below(path));
-        let endpoint = self.endpoint_at(path);
-        let scopes = self.required_at(
-            seen,
-            match error {
-                AuthError::InsufficientScope { required } => required,
-                _ => needed,
-            },
-        );
+        let endpoint = self.endpoint_of(at.as_ref(), seen);
+        let needed = match error {
+            AuthError::InsufficientScope { required } => &required[..],
+            _ => needed,
+        };
+        let scopes = self.required_at(seen, needed);
         if !scopes.is_empty() {
             parameters.push(format!(r#"scope="{}""#, quotable(&scopes.join(" "))));
         }
@@ -334,9 +340,8 @@ impl Resource {
     /// Returns all scopes that a request needs which lacks these: those of the server, of its endpoint, and these.
     pub(super) fn required_at(&self, seen: RequestTarget<'_>, needed: &[String]) -> Vec<String> {
         let at = self.at(seen);
-        let path = seen.uri.path();
-        let path = at.as_ref().map_or(path, |at| at.below(path));
-        let own = self.endpoint_at(path).map_or(&[][..], |(_, own)| own);
+        let endpoint = self.endpoint_of(at.as_ref(), seen);
+        let own = endpoint.map_or(&[][..], |(_, own)| own);
         self.with_scopes(&[own, needed].concat())
     }
 

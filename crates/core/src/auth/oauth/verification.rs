@@ -23,6 +23,8 @@ use crate::auth::{
 
 /// Maximum cache time, in seconds.
 pub(super) const VERIFIED_SECONDS: u64 = 300;
+/// Claims with the client, in order of precedence.
+const CLIENT_CLAIMS: [&str; 4] = ["client_id", "azp", "cid", "appid"];
 /// Maximum number of scopes and of groups in a token.
 const WORDS_MAX: usize = 1024;
 
@@ -336,8 +338,8 @@ impl Inner {
         let scopes = words_of(claims, issuer.preset.scope_claims(), true)?;
         let group_claims: Vec<_> = issuer.group_claims.iter().map(String::as_str).collect();
         let groups = words_of(claims, &group_claims, false)?;
-        let client = issuer.preset.client_claims().iter();
-        let client = client.copied().find_map(|name| claims.get(name)?.as_str());
+        let mut client = CLIENT_CLAIMS.into_iter();
+        let client = client.find_map(|name| claims.get(name)?.as_str());
         let subject = token.subject().map_err(refused)?;
         let own_name = &issuer.names[0];
         let name = format!("oauth:{}#{subject}", issuer.name);

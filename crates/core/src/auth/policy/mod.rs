@@ -63,6 +63,16 @@ pub struct Decision {
     pub requires: Vec<String>,
 }
 
+impl Decision {
+    fn denial(rule: Option<&Rule>) -> Self {
+        Self {
+            allowed: false,
+            rule: rule.map(|rule| rule.name.clone()),
+            requires: Vec::new(),
+        }
+    }
+}
+
 /// All rules, compiled.
 pub struct Policy {
     rules: Vec<Rule>,
@@ -91,10 +101,8 @@ pub struct Class {
     pub digest: Arc<str>,
     /// The digest as a number.
     pub number: u64,
-    tools: OnceLock<Visible>,
-    resources: OnceLock<Visible>,
-    templates: OnceLock<Visible>,
-    prompts: OnceLock<Visible>,
+    /// By [`ItemKind`].
+    visible: [OnceLock<Visible>; ItemKind::COUNT],
 }
 
 /// Visible items of a class in one table.
@@ -160,9 +168,9 @@ impl Policy {
         let default = config
             .default
             .unwrap_or(if allows { Effect::Deny } else { Effect::Allow });
-        let about = || rules.iter().map(|_| OnceLock::new()).collect();
+        let about = |_| rules.iter().map(|_| OnceLock::new()).collect();
         Ok(Self {
-            about: [about(), about(), about(), about()],
+            about: std::array::from_fn(about),
             rules,
             default,
             read: Names::read("policy.read", &config.read)?.unwrap_or_default(),
@@ -230,10 +238,7 @@ impl Policy {
             rules: mask,
             digest: HEXLOWER.encode(&beginning).into(),
             number: u64::from_be_bytes(beginning),
-            tools: OnceLock::new(),
-            resources: OnceLock::new(),
-            templates: OnceLock::new(),
-            prompts: OnceLock::new(),
+            visible: [const { OnceLock::new() }; ItemKind::COUNT],
         }
     }
 
@@ -249,12 +254,7 @@ impl Policy {
         count: usize,
         entries: impl Fn() -> Vec<Target<'t>>,
     ) -> &'c Visible {
-        let visible = match shelf {
-            ItemKind::Tools => &class.tools,
-            ItemKind::Resources => &class.resources,
-            ItemKind::Templates => &class.templates,
-            ItemKind::Prompts => &class.prompts,
-        };
+        let visible = &class.visible[shelf as usize];
         visible.get_or_init(|| self.evaluate(class, shelf, count, entries))
     }
 
@@ -316,13 +316,7 @@ impl Policy {
             .filter(|rule| rule.is_about(target))
         {
             match rule.effect {
-                Effect::Deny => {
-                    return Decision {
-                        allowed: false,
-                        rule: Some(rule.name.clone()),
-                        requires: Vec::new(),
-                    };
-                }
+                Effect::Deny => return Decision::denial(Some(rule)),
                 Effect::Allow => {
                     allowed.get_or_insert_with(|| rule.name.clone());
                     add_scopes(&mut requires, &rule.requires);
@@ -349,13 +343,8 @@ impl Policy {
         if !decision.allowed {
             return decision;
         }
-        let denied = |rule: Option<String>| Decision {
-            allowed: false,
-            rule,
-            requires: Vec::new(),
-        };
         let Some(forms) = uri::forms(uri) else {
-            return denied(None);
+            return Decision::denial(None);
         };
         for form in forms.meant.iter().filter(|form| *form != uri) {
             let meant = self.decide(class, target(form));
@@ -370,7 +359,7 @@ impl Policy {
                 continue;
             }
             if rule.effect == Effect::Deny {
-                return denied(Some(rule.name.clone()));
+                return Decision::denial(Some(rule));
             }
             add_scopes(&mut decision.requires, &rule.requires);
         }
@@ -388,18 +377,9 @@ impl Policy {
             ("policy.write".to_owned(), &config.write, tools, "tool"),
         ];
         for (at, rule) in config.rules.iter().enumerate() {
-            settings.push((
-                format!("policy.rules[{at}].tools"),
-                &rule.tools,
-                tools,
-                "tool",
-            ));
-            settings.push((
-                format!("policy.rules[{at}].prompts"),
-                &rule.prompts,
-                prompts,
-                "prompt",
-            ));
+            let setting = |kind| format!("policy.rules[{at}].{kind}");
+            settings.push((setting("tools"), &rule.tools, tools, "tool"));
+            settings.push((setting("prompts"), &rule.prompts, prompts, "prompt"));
         }
         // Most patterns are plain names, which a set finds without a scan.
         let known = |names: &[&'n str]| -> HashSet<&'n str> { names.iter().copied().collect() };
@@ -440,29 +420,20 @@ fn add_scopes(known: &mut Vec<String>, more: &[String]) {
 /// Indexes of the set bits, so that rules for other principals cost nothing.
 fn ones(words: &[u64]) -> impl Iterator<Item = usize> {
     let words = words.iter().enumerate();
-    words.flat_map(|(word, bits)| Ones(*bits).map(move |bit| word * 64 + bit))
-}
-
-/// Indexes of the set bits of one word.
-struct Ones(u64);
-
-impl Iterator for Ones {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let place = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
-        self.0 &= self.0 - 1;
-        Some(place)
-    }
+    words.flat_map(|(word, bits)| {
+        let nonzero = |bits: u64| (bits != 0).then_some(bits);
+        let rests = std::iter::successors(nonzero(*bits), move |bits| nonzero(bits & (bits - 1)));
+        rests.map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+    })
 }
 
 impl Class {
     /// Returns the memory of the class and its visible items.
     #[cfg(any(test, feature = "testing"))]
     pub fn bytes(&self) -> usize {
-        let seen = [&self.tools, &self.resources, &self.templates, &self.prompts];
-        let seen: usize = seen
-            .into_iter()
+        let seen: usize = self
+            .visible
+            .iter()
             .filter_map(OnceLock::get)
             .map(|visible| size_of_val(&*visible.bits) + visible.requires.len() * 64)
             .sum();
