@@ -191,7 +191,7 @@ pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     std::hint::black_box(differences) == 0
 }
 
-/// The cache is empty.
+/// Omits the credential.
 impl fmt::Debug for CredentialCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shown")

@@ -6,6 +6,7 @@ use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::json;
 
+use super::scopes::add_scopes;
 use super::{AuthError, DisplayName};
 use crate::net::TrustedProxies;
 
@@ -210,18 +211,19 @@ impl Resource {
     /// Returns the additional endpoint at a path, with its scopes.
     fn endpoint_at(&self, path: &str) -> Option<(&str, &[String])> {
         let name = path.strip_prefix(ENDPOINT)?.strip_prefix('/')?;
-        let name = name.trim_end_matches('/');
-        let endpoint = self.endpoints.iter().find(|(known, _)| **known == *name);
-        endpoint.map(|(name, scopes)| (&**name, &**scopes))
+        self.endpoint_called(name.trim_end_matches('/'))
+    }
+
+    fn endpoint_called(&self, name: &str) -> Option<(&str, &[String])> {
+        let mut endpoints = self.endpoints.iter();
+        let (name, scopes) = endpoints.find(|(known, _)| **known == *name)?;
+        Some((name, scopes))
     }
 
     /// Returns the scopes that every request to an additional endpoint needs.
     pub(super) fn scopes_of(&self, endpoint: &str) -> &[String] {
-        let known = self
-            .endpoints
-            .iter()
-            .find(|(known, _)| **known == *endpoint);
-        known.map_or(&[], |(_, scopes)| scopes)
+        self.endpoint_called(endpoint)
+            .map_or(&[], |(_, scopes)| scopes)
     }
 
     /// Returns the metadata document at a path below the server's root (AUTH-01), if the path has one.
@@ -348,11 +350,7 @@ impl Resource {
     /// Returns the scopes of the server, and these.
     pub(super) fn with_scopes(&self, needed: &[String]) -> Vec<String> {
         let mut all = self.scopes.clone();
-        for scope in needed {
-            if !all.iter().any(|known| known == scope) {
-                all.push(scope.clone());
-            }
-        }
+        add_scopes(&mut all, needed);
         all
     }
 }

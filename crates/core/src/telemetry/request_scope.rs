@@ -65,10 +65,11 @@ impl Telemetry {
     pub fn mark_secret(&self, names: &BTreeSet<String>) {
         if let Some(tracer) = &self.tracer {
             // A name that is secret at one endpoint is secret at all endpoints, and stays secret.
-            let known = tracer.secrets.load();
-            if !names.is_subset(&known) {
-                let all: BTreeSet<String> = known.union(names).cloned().collect();
-                tracer.secrets.store(Arc::new(all));
+            if !names.is_subset(&tracer.secrets.load()) {
+                let all = |known: &Arc<BTreeSet<String>>| -> BTreeSet<String> {
+                    known.union(names).cloned().collect()
+                };
+                tracer.secrets.rcu(all);
             }
         }
     }

@@ -20,6 +20,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use super::Principal;
+use super::scopes::add_scopes;
 use crate::net::Mutex;
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
@@ -405,15 +406,6 @@ impl Policy {
             }
         }
         Ok(())
-    }
-}
-
-/// Adds the scopes that are not among the known ones.
-fn add_scopes(known: &mut Vec<String>, more: &[String]) {
-    for scope in more {
-        if !known.contains(scope) {
-            known.push(scope.clone());
-        }
     }
 }
 

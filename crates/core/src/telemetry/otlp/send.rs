@@ -1,6 +1,6 @@
 //! Exporters of each signal, with log messages on failure and recovery.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr as _;
 use std::time::{Duration, SystemTime};
@@ -335,7 +335,7 @@ fn over_http<B: WithHttpConfig + WithExportConfig>(
         .with_endpoint(&target.endpoint)
         .with_timeout(within)
         .with_retry_policy(retries())
-        .with_headers(headers(target))
+        .with_headers(target.headers.iter().cloned().collect())
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary))
 }
 
@@ -353,10 +353,6 @@ fn over_grpc<B: WithTonicConfig + WithExportConfig>(
         true => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
         false => builder,
     })
-}
-
-fn headers(target: &Target) -> HashMap<String, String> {
-    target.headers.iter().cloned().collect()
 }
 
 pub(super) fn metadata(target: &Target) -> MetadataMap {
