@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, Script, ServerErrorKind, cmd};
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind, cmd,
+};
 use tokio::time::Instant;
 
 use super::{
@@ -101,14 +103,8 @@ impl Redis {
 
     async fn run<T: FromRedisValue>(
         &self,
-        script: &Script,
-        key: &str,
-        arguments: &[&[u8]],
+        invocation: ScriptInvocation<'_>,
     ) -> Result<T, StateError> {
-        let mut invocation = script.key(self.key(key));
-        for argument in arguments {
-            invocation.arg(*argument);
-        }
         let (call, mut connection) = self.enter().await?;
         let result = invocation.invoke_async(&mut connection).await;
         self.leave(call, &connection, result)
@@ -290,11 +286,9 @@ impl State for Redis {
         value: Bytes,
         life: Duration,
     ) -> StateFuture<'a, bool> {
-        Box::pin(async move {
-            let life = millis(life);
-            let arguments = [&*expected, &*value, life.as_bytes()];
-            self.run(&self.scripts.swap, key, &arguments).await
-        })
+        let mut swap = self.scripts.swap.key(self.key(key));
+        swap.arg(&*expected).arg(&*value).arg(millis(life));
+        Box::pin(self.run(swap))
     }
 
     fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool> {
@@ -303,25 +297,19 @@ impl State for Redis {
     }
 
     fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64> {
-        Box::pin(async move {
-            let (by, life) = (by.to_string(), millis(life));
-            let arguments = [by.as_bytes(), life.as_bytes()];
-            self.run(&self.scripts.count, key, &arguments).await
-        })
+        let mut count = self.scripts.count.key(self.key(key));
+        count.arg(by).arg(millis(life));
+        Box::pin(self.run(count))
     }
 
     fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Retention) -> StateFuture<'a, u64> {
-        Box::pin(async move {
-            let entries = keep.entries.max(1).to_string();
-            let (bytes, life) = (keep.bytes.to_string(), millis(keep.life));
-            let arguments = [
-                &*entry,
-                entries.as_bytes(),
-                bytes.as_bytes(),
-                life.as_bytes(),
-            ];
-            self.run(&self.scripts.append, log, &arguments).await
-        })
+        let mut append = self.scripts.append.key(self.key(log));
+        append
+            .arg(&*entry)
+            .arg(keep.entries.max(1))
+            .arg(keep.bytes)
+            .arg(millis(keep.life));
+        Box::pin(self.run(append))
     }
 
     fn read_after<'a>(
@@ -330,12 +318,9 @@ impl State for Redis {
         after: u64,
         max: usize,
     ) -> StateFuture<'a, Option<LogPage>> {
-        Box::pin(async move {
-            let (from, max) = (after.saturating_add(1).to_string(), max.to_string());
-            let arguments = [from.as_bytes(), max.as_bytes()];
-            let found: Vec<Vec<u8>> = self.run(&self.scripts.read_after, log, &arguments).await?;
-            page(found)
-        })
+        let mut read = self.scripts.read_after.key(self.key(log));
+        read.arg(after.saturating_add(1)).arg(max);
+        Box::pin(async move { page(self.run(read).await?) })
     }
 
     fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {
