@@ -351,24 +351,23 @@ impl Limits {
     ) -> PermitRequest {
         let rules = self.rules.load();
         // The scarcest permit is taken first, so that no other permit is held while waiting for it.
-        PermitRequest {
-            places: [
-                tool.and_then(|tool| tool.calls.clone()),
-                rules
-                    .places_of(principal, address)
-                    .and_then(|(keyed, key)| keyed.of(key)),
-                Some(rules.calls.clone()),
-            ],
-            hits: Arc::clone(&self.hits),
-            memory: Arc::clone(&self.memory),
-            busy: ActiveCall::new(&self.busy),
-        }
+        self.request([
+            tool.and_then(|tool| tool.calls.clone()),
+            rules
+                .places_of(principal, address)
+                .and_then(|(keyed, key)| keyed.of(key)),
+            Some(rules.calls.clone()),
+        ])
     }
 
     /// No places: for a call that runs nothing itself.
     pub fn no_turn(&self) -> PermitRequest {
+        self.request([const { None }; 3])
+    }
+
+    fn request(&self, places: [Option<ConcurrencyLimit>; 3]) -> PermitRequest {
         PermitRequest {
-            places: [const { None }; 3],
+            places,
             hits: Arc::clone(&self.hits),
             memory: Arc::clone(&self.memory),
             busy: ActiveCall::new(&self.busy),
