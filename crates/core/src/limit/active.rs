@@ -54,15 +54,14 @@ impl ActiveLimits {
         let seed = seed.filter(|_| config.shared);
         let before = before.filter(|before| before.config.shared == config.shared);
         let same_buckets = before.filter(|before| before.config.buckets == config.buckets);
-        let keyed = |limit,
-                     of: fn(&LimitConfig) -> RateConfig,
-                     kept: fn(&Self) -> &Option<Arc<Keyed>>| {
-            let rate = of(config);
-            match same_buckets.filter(|before| of(&before.config) == rate) {
-                Some(before) => kept(before).clone(),
-                None => Keyed::new(&rate, config.buckets, limit, seed).map(Arc::new),
-            }
-        };
+        let keyed =
+            |limit, of: fn(&LimitConfig) -> RateConfig, kept: fn(&Self) -> &Option<Arc<Keyed>>| {
+                let rate = of(config);
+                match same_buckets.filter(|before| of(&before.config) == rate) {
+                    Some(before) => kept(before).clone(),
+                    None => Keyed::new(&rate, config.buckets, limit, seed).map(Arc::new),
+                }
+            };
         let handshakes = |config: &LimitConfig| {
             RateConfig::a_minute(config.initialize_per_minute.unwrap_or(600))
         };
@@ -71,15 +70,14 @@ impl ActiveLimits {
         };
         let queue = config.waiting();
         let same_queue = before.filter(|before| before.config.waiting() == queue);
-        let keyed_calls = |limit,
-                           of: fn(&LimitConfig) -> usize,
-                           kept: fn(&Self) -> &Arc<concurrency::Keyed>| {
-            let total = of(config);
-            match same_queue.filter(|before| of(&before.config) == total) {
-                Some(before) => Arc::clone(kept(before)),
-                None => Arc::new(concurrency::Keyed::new(total, queue, limit)),
-            }
-        };
+        let keyed_calls =
+            |limit, of: fn(&LimitConfig) -> usize, kept: fn(&Self) -> &Arc<concurrency::Keyed>| {
+                let total = of(config);
+                match same_queue.filter(|before| of(&before.config) == total) {
+                    Some(before) => Arc::clone(kept(before)),
+                    None => Arc::new(concurrency::Keyed::new(total, queue, limit)),
+                }
+            };
         let tool_keys = seed.map(|seed| {
             let hasher = FixedState::with_seed(seed);
             let names = config.tools.keys();
@@ -115,11 +113,9 @@ impl ActiveLimits {
                 |c| c.calls_per_principal,
                 |r| &r.calls_of,
             ),
-            calls_from: keyed_calls(
-                Limit::AddressCalls,
-                LimitConfig::calls_of_address,
-                |r| &r.calls_from,
-            ),
+            calls_from: keyed_calls(Limit::AddressCalls, LimitConfig::calls_of_address, |r| {
+                &r.calls_from
+            }),
             calls_from_everywhere: config.calls_per_address.is_some(),
             config: config.clone(),
         }

@@ -5,8 +5,8 @@
 //! [`LARGE_BYTES`] are not counted.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(memory.used(), 40 * MIB as u64);
         drop((hers, his));
         assert_eq!(memory.used(), 0);
-        assert!(memory.0.used().of.is_empty());
+        assert!(memory.0.used.lock().of.is_empty());
     }
 
     #[test]

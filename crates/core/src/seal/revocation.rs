@@ -1,8 +1,8 @@
 //! Sessions that were ended before their time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};

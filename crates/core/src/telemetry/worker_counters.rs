@@ -1,7 +1,7 @@
 //! Request counters of one worker. Workers do not share them, so counting causes no cache contention.
 
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::histogram::{self, Distribution, Histogram};

@@ -77,7 +77,8 @@ impl Cacheable for Tokens {
         }
         if let Some((text, _, introspection)) = self.0.introspected(presented) {
             let implied = self.0.implied.load();
-            let result = introspection.cached(&sha256(text.as_bytes()), presented.now(), &implied)?;
+            let result =
+                introspection.cached(&sha256(text.as_bytes()), presented.now(), &implied)?;
             return Some(result.until());
         }
         let Some(text) = presented.access_token().filter(|text| Token::is_one(text)) else {

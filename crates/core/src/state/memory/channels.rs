@@ -223,6 +223,9 @@ impl Subscription for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.store.inner.lock().unsubscribe(&self.channel, self.number);
+        self.store
+            .inner
+            .lock()
+            .unsubscribe(&self.channel, self.number);
     }
 }

@@ -1,8 +1,8 @@
 //! Connections: to a server, to the master that sentinels name, to a cluster.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::{

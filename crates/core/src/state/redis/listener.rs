@@ -1,8 +1,8 @@
 //! Subscriptions. All share one connection, which is opened in the background and restored when it is lost.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -79,7 +79,12 @@ impl<W: Connect> OnDemand<W> {
         if let Some(there) = self.there() {
             return Ok(there);
         }
-        if self.held.lock().failed.is_some_and(|failed| asked <= failed) {
+        if self
+            .held
+            .lock()
+            .failed
+            .is_some_and(|failed| asked <= failed)
+        {
             return Err(unreachable("it could not be connected to"));
         }
         let made = timeout(CONNECT_ALL, self.way.connect())

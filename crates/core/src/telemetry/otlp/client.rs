@@ -19,9 +19,7 @@ use prost::Message as _;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
-use crate::net::{
-    Client, ClientBuilder, Deadlines, Guard, Mutex, OutgoingRequest, with_causes,
-};
+use crate::net::{Client, ClientBuilder, Deadlines, Guard, Mutex, OutgoingRequest, with_causes};
 use crate::telemetry::settings::Target;
 
 /// Maximum size of a collector's response.

@@ -237,7 +237,10 @@ fn grpc_has_no_path() {
     ])
     .expect("an endpoint");
     assert_eq!(endpoint(&settings.traces), Some("http://collector:4317"));
-    assert_eq!(settings.traces.map(|t| t.protocol), Some(ExportProtocol::Grpc));
+    assert_eq!(
+        settings.traces.map(|t| t.protocol),
+        Some(ExportProtocol::Grpc)
+    );
     assert_eq!(
         endpoint(&settings.metrics),
         Some("http://collector:4317/v1/metrics")
