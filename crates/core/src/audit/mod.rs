@@ -140,11 +140,6 @@ impl Audit {
         Some(omitted(json))
     }
 
-    /// Reopens the file, after log rotation.
-    pub(crate) fn reopen(&self) {
-        self.queue.reopen();
-    }
-
     /// Reopens the file on SIGHUP, for as long as it is polled.
     pub async fn keep_reopening(&self) -> std::convert::Infallible {
         #[cfg(unix)]
@@ -152,7 +147,7 @@ impl Audit {
             use tokio::signal::unix::{SignalKind, signal};
             if let Ok(mut hangup) = signal(SignalKind::hangup()) {
                 while hangup.recv().await.is_some() {
-                    self.reopen();
+                    self.queue.reopen();
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::AuditFull;
 use super::config::AuditConfig;
 use super::record::{Entry, Event};
+use crate::net::Mutex;
 use crate::telemetry::{
     AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, Counter, Gauge, ReadinessGate, Telemetry,
 };
@@ -233,7 +234,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -82,7 +82,7 @@ impl Subject {
     pub fn new(kind: SubjectKind, name: &str) -> Self {
         Self {
             kind,
-            name: longshore_protocol::prefix(name, NAME_MAX_BYTES).into(),
+            name: short(name).into(),
         }
     }
 }
@@ -145,72 +145,43 @@ impl Entry {
     /// Serializes the record as one object, without a line end.
     pub(super) fn to_json(&self) -> Value {
         let mut object = Map::new();
-        let mut put = |name: &str, value: Value| {
-            object.insert(name.to_owned(), value);
+        let mut put = |name: &str, value: Option<Value>| {
+            object.extend(value.map(|value| (name.to_owned(), value)));
         };
-        put("time", stamp(self.time).into());
-        put("event", self.event.as_str().into());
-        if let Some(outcome) = self.outcome {
-            put("outcome", outcome.as_str().into());
-        }
+        let text = |text: Option<&str>| text.map(Value::from);
+        put("time", Some(stamp(self.time).into()));
+        put("event", Some(self.event.as_str().into()));
+        put("outcome", text(self.outcome.map(Outcome::as_str)));
         if let Some(principal) = &self.principal {
-            put("principal", principal.name().into());
-            put("principal_kind", principal.kind().as_str().into());
-            if let Some(client) = principal.client() {
-                put(
-                    "client_id",
-                    longshore_protocol::prefix(client, NAME_MAX_BYTES).into(),
-                );
-            }
-            let actors = principal
+            put("principal", Some(principal.name().into()));
+            put("principal_kind", Some(principal.kind().as_str().into()));
+            put("client_id", text(principal.client().map(short)));
+            let actors: Vec<Value> = principal
                 .actors()
-                .map(|actor| longshore_protocol::prefix(actor, NAME_MAX_BYTES));
-            let actors: Vec<Value> = actors.map(Value::from).collect();
-            if !actors.is_empty() {
-                put("actors", actors.into());
-            }
+                .map(|actor| short(actor).into())
+                .collect();
+            put("actors", (!actors.is_empty()).then(|| actors.into()));
         }
-        if let Some(client) = self.client {
-            put("client", client.to_canonical().to_string().into());
-        }
-        if let Some(endpoint) = &self.endpoint {
-            put("endpoint", (**endpoint).into());
-        }
-        if let Some(method) = &self.method {
-            put("method", (**method).into());
-        }
+        let client = self.client.map(|client| client.to_canonical().to_string());
+        put("client", client.map(Value::from));
+        put("endpoint", text(self.endpoint.as_deref()));
+        put("method", text(self.method.as_deref()));
         if let Some(subject) = &self.subject {
-            put(subject.kind.as_str(), (*subject.name).into());
+            put(subject.kind.as_str(), Some((*subject.name).into()));
         }
-        if let Some(via) = &self.via {
-            put("via", (**via).into());
-        }
-        if let Some(rule) = &self.rule {
-            put("rule", (**rule).into());
-        }
-        if let Some(reason) = &self.reason {
-            put("reason", (**reason).into());
-        }
-        if let Some(code) = self.code {
-            put("code", code.into());
-        }
-        if let Some(elapsed) = self.elapsed {
-            // Microsecond precision keeps the number short.
-            let ms = (elapsed.as_secs_f64() * 1e6).round() / 1e3;
-            put("duration_ms", ms.into());
-        }
-        if let Some(session) = &self.session {
-            put("session", (**session).into());
-        }
-        if let Some(trace) = self.trace {
-            put("trace_id", trace.trace_id().into());
-            put("span_id", trace.span_id().into());
-        }
-        if let Some(arguments) = &self.arguments {
-            put("arguments", arguments.clone());
-        }
+        put("via", text(self.via.as_deref()));
+        put("rule", text(self.rule.as_deref()));
+        put("reason", text(self.reason.as_deref()));
+        put("code", self.code.map(Value::from));
+        // Microsecond precision keeps the number short.
+        let ms = |elapsed: Duration| (elapsed.as_secs_f64() * 1e6).round() / 1e3;
+        put("duration_ms", self.elapsed.map(ms).map(Value::from));
+        put("session", text(self.session.as_deref()));
+        put("trace_id", self.trace.map(|trace| trace.trace_id().into()));
+        put("span_id", self.trace.map(|trace| trace.span_id().into()));
+        put("arguments", self.arguments.clone());
         for (name, value) in &self.more {
-            put(name, value.clone());
+            put(name, Some(value.clone()));
         }
         Value::Object(object)
     }
@@ -239,6 +210,10 @@ impl Entry {
             trace: self.trace,
         }
     }
+}
+
+fn short(name: &str) -> &str {
+    longshore_protocol::prefix(name, NAME_MAX_BYTES)
 }
 
 fn stamp(time: SystemTime) -> String {

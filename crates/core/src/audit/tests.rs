@@ -210,7 +210,7 @@ async fn a_line_that_is_begun_again_in_the_same_file_is_whole() {
     while disk.written().room != Some(0) {
         tokio::task::yield_now().await;
     }
-    audit.reopen();
+    audit.queue.reopen();
     audit.note(refusal());
     while disk.written().reopened == 0 {
         tokio::task::yield_now().await;
@@ -286,7 +286,7 @@ async fn a_file_that_was_moved_away_is_opened_again_and_no_line_is_torn() {
     while disk.written().room != Some(0) {
         tokio::task::yield_now().await;
     }
-    audit.reopen();
+    audit.queue.reopen();
     while disk.written().before.is_empty() {
         tokio::task::yield_now().await;
     }

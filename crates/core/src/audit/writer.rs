@@ -205,15 +205,10 @@ impl NamedFile {
         if is_none {
             return Err(AuditError::NoFile { path: path.into() });
         }
-        match open(path) {
-            Ok(file) => Ok(Self {
-                path: path.into(),
-                file,
-            }),
-            Err(source) => Err(AuditError::Open {
-                path: path.into(),
-                source,
-            }),
+        let path = path.to_owned();
+        match open(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(AuditError::Open { path, source }),
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -16,8 +15,9 @@ use super::config::{ApiKeyConfig, AuthConfig, AuthSetupError};
 use super::credential_cache::{Cacheable, Epoch, FOREVER};
 use super::principal::Facts;
 use super::scopes::Implied;
-use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
+use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind, sha256};
 use crate::environment::SAMPLES;
+use crate::net::Mutex;
 
 /// Maximum length of a key.
 const KEY_MAX_BYTES: usize = 512;
@@ -40,9 +40,7 @@ pub struct KeyHash(Digest);
 impl KeyHash {
     /// Hashes a key.
     pub fn of(key: &str) -> Self {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
-        Self(hash)
+        Self(sha256(key.as_bytes()))
     }
 
     /// Parses `sha256:` and 64 hexadecimal digits, or a plain key.
@@ -175,7 +173,7 @@ impl ApiKeys {
         };
         let read = keys.read()?;
         keys.table.store(Arc::new(keys.table_of(&read)?));
-        *keys.seen.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        *keys.seen.lock() = read;
         Ok(keys)
     }
 
@@ -197,23 +195,20 @@ impl ApiKeys {
 
     /// Replaces the configured keys. The file and the folder stay the same.
     pub fn take_on(&self, other: Self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         self.fixed.store(other.fixed.into_inner());
         self.implied.store(other.implied.into_inner());
         self.replace(Arc::unwrap_or_clone(other.table.into_inner()));
-        *seen = other
-            .seen
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        *seen = other.seen.into_inner();
     }
 
     /// Reloads the file and the folder. Invalid content leaves the keys unchanged.
     pub fn refresh(&self) {
         let read = match self.read() {
             Ok(read) => read,
-            Err(error) => return self.keep(&error),
+            Err(error) => return log_unchanged(&error),
         };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if *seen == read {
             return;
         }
@@ -232,7 +227,7 @@ impl ApiKeys {
                 self.replace(table);
                 *seen = read;
             }
-            Err(error) => self.keep(&error),
+            Err(error) => log_unchanged(&error),
         }
     }
 
@@ -256,12 +251,6 @@ impl ApiKeys {
                 principal.withdraw();
             }
         }
-    }
-
-    #[cold]
-    #[expect(clippy::unused_self, reason = "the keys are what is kept")]
-    fn keep(&self, error: &AuthSetupError) {
-        tracing::error!(%error, "API keys could not be reloaded; the previous ones stay in force");
     }
 
     /// Returns the principal of a holder.
@@ -350,6 +339,11 @@ impl ApiKeys {
         verify_slices_are_equal(&known.0, &hash.0).ok()?;
         Some(Arc::clone(principal))
     }
+}
+
+#[cold]
+fn log_unchanged(error: &AuthSetupError) {
+    tracing::error!(%error, "API keys could not be reloaded; the previous ones stay in force");
 }
 
 /// Returns true if two principals have the same name and permissions.

@@ -158,11 +158,8 @@ impl Authenticator {
     /// Returns the principal of all callers if authentication is off.
     #[inline]
     pub fn everybody(&self) -> Option<&Arc<Principal>> {
-        if self.proofs.is_empty() {
-            self.anonymous.as_ref()
-        } else {
-            None
-        }
+        let anonymous = self.anonymous.as_ref();
+        anonymous.filter(|_| self.proofs.is_empty())
     }
 
     /// Returns the cached principal of the connection, if the request has the same credential and nothing has

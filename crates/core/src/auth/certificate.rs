@@ -47,15 +47,12 @@ pub(super) struct CertificatePatterns(Vec<(CertificateName, NamePatterns)>);
 impl CertificatePatterns {
     /// Returns `None` if there are no patterns.
     pub(super) fn read(setting: &str, patterns: &[String]) -> Result<Option<Self>, AuthSetupError> {
-        let kinds = CertificateName::ALL.into_iter();
-        let mut sorted: Vec<(CertificateName, Vec<String>)> =
-            kinds.map(|(_, kind)| (kind, Vec::new())).collect();
+        let mut all = Vec::new();
         for pattern in patterns {
             let known = pattern.split_once(':').and_then(|(word, name)| {
-                let (_, kind) = CertificateName::ALL
-                    .iter()
-                    .find(|(known, _)| *known == word)?;
-                Some((*kind, name)).filter(|(_, name)| !name.is_empty())
+                let mut kinds = CertificateName::ALL.iter();
+                let (_, kind) = kinds.find(|(known, _)| *known == word)?;
+                (!name.is_empty()).then_some((*kind, name))
             });
             let Some((kind, name)) = known else {
                 return Err(AuthSetupError::CertificateKind {
@@ -63,14 +60,7 @@ impl CertificatePatterns {
                     name: pattern.clone(),
                 });
             };
-            let names = sorted.iter_mut().filter(|(known, _)| *known == kind);
-            names.for_each(|(_, names)| names.push(name.to_owned()));
-        }
-        let mut all = Vec::new();
-        for (kind, names) in sorted {
-            if let Some(globs) = name_globs(setting, &names)? {
-                all.push((kind, globs));
-            }
+            all.push((kind, name_globs(setting, &[name])?));
         }
         Ok((!all.is_empty()).then_some(Self(all)))
     }
@@ -83,27 +73,22 @@ impl CertificatePatterns {
     }
 }
 
-/// Compiles name patterns with `*` and `?`. Returns `None` for an empty list.
-pub(super) fn name_globs(
-    setting: &str,
-    names: &[String],
-) -> Result<Option<NamePatterns>, AuthSetupError> {
-    if names.is_empty() {
-        return Ok(None);
-    }
-    NamePatterns::new(names.iter().map(String::as_str))
-        .map(Some)
-        .map_err(|error| AuthSetupError::CertificateName {
+/// Compiles name patterns with `*` and `?`.
+fn name_globs(setting: &str, names: &[impl AsRef<str>]) -> Result<NamePatterns, AuthSetupError> {
+    NamePatterns::new(names.iter().map(AsRef::as_ref)).map_err(|error| {
+        AuthSetupError::CertificateName {
             setting: setting.to_owned(),
             name: error.pattern,
-        })
+        }
+    })
 }
 
 /// The certificate authentication method.
 #[derive(Debug)]
 pub(super) struct Certificates {
     name: CertificateName,
-    names: Option<NamePatterns>,
+    /// Accepted names. Empty if all are.
+    names: NamePatterns,
     /// Principals by fingerprint: each request of a connection has the same certificate.
     known: Cache<Box<str>, Arc<Principal>>,
 }
@@ -133,9 +118,7 @@ impl Certificates {
                 "the client's certificate does not say the name that is asked for here",
             );
         };
-        if let Some(names) = &self.names
-            && !names.is_match(name)
-        {
+        if !self.names.is_empty() && !self.names.is_match(name) {
             return AuthOutcome::refused(
                 "the subject of the client certificate is not allowed here",
             );

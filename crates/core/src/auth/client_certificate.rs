@@ -83,15 +83,13 @@ impl ClientCertificate {
 
     /// Returns the name of this kind.
     pub(super) fn name(&self, kind: CertificateName) -> Option<&str> {
-        let first = |names: &'_ [Box<str>]| names.first().map(|name| name.len());
         match kind {
             CertificateName::CommonName => self.common_name(),
             CertificateName::Subject => Some(self.subject()).filter(|s| !s.is_empty()),
-            CertificateName::Uri if first(&self.uris).is_some() => Some(&self.uris[0]),
-            CertificateName::Dns if first(&self.dns).is_some() => Some(&self.dns[0]),
-            CertificateName::Email if first(&self.emails).is_some() => Some(&self.emails[0]),
+            CertificateName::Uri => self.uris().next(),
+            CertificateName::Dns => self.dns_names().next(),
+            CertificateName::Email => self.emails().next(),
             CertificateName::Fingerprint => Some(&self.fingerprint),
-            CertificateName::Uri | CertificateName::Dns | CertificateName::Email => None,
         }
     }
 

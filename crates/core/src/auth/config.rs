@@ -283,8 +283,8 @@ impl AuthConfig {
         if !self.methods.is_empty() {
             return self.methods.clone();
         }
-        let all = AuthMethodKind::ALL.map(|(_, kind)| kind);
-        all.into_iter().filter(|kind| self.has(*kind)).collect()
+        let all = AuthMethodKind::ALL.into_iter();
+        all.filter(|kind| self.has(*kind)).collect()
     }
 
     /// Returns true if the method is configured.
@@ -308,11 +308,11 @@ impl AuthConfig {
 }
 
 impl AuthMethodKind {
-    const ALL: [(&'static str, Self); 4] = [
-        ("api_key", Self::ApiKey),
-        ("oauth", Self::OAuth),
-        ("certificate", Self::Certificate),
-        ("forwarded", Self::Forwarded),
+    const ALL: [Self; 4] = [
+        Self::ApiKey,
+        Self::OAuth,
+        Self::Certificate,
+        Self::Forwarded,
     ];
 
     /// Returns the name of the method and the setting that configures it.
@@ -332,9 +332,9 @@ impl AuthMethodKind {
 fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AuthMethodKind>, D::Error> {
     let names: Vec<String> = crate::environment::list(deserializer)?;
     let kind = |name: &String| {
-        let known = AuthMethodKind::ALL.iter().find(|(known, _)| known == name);
-        known.map(|(_, kind)| *kind).ok_or_else(|| {
-            let known = AuthMethodKind::ALL.map(|(name, _)| format!("`{name}`"));
+        let mut kinds = AuthMethodKind::ALL.into_iter();
+        kinds.find(|kind| kind.names().0 == name).ok_or_else(|| {
+            let known = AuthMethodKind::ALL.map(|kind| format!("`{}`", kind.names().0));
             D::Error::custom(format_args!(
                 "unknown variant `{name}`, expected {}",
                 known.join(" or ")

@@ -17,8 +17,8 @@
 //!   or once it is found to hold no longer.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -27,6 +27,7 @@ use zeroize::Zeroizing;
 use super::credentials::API_KEY_HEADER;
 use super::store_backoff::StoreBackoff;
 use super::{AuthMethod, Credentials, Principal};
+use crate::net::Mutex;
 
 /// Maximum size of a cached header. Each connection has one.
 const REMEMBERED_MAX_BYTES: usize = 4096;
@@ -88,10 +89,6 @@ static BEARER: HeaderName = AUTHORIZATION;
 static API_KEY: HeaderName = API_KEY_HEADER;
 
 impl CredentialCache {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the principal if the credential is cached and still valid, and removes the header. `changes` is the
     /// current epoch; `now` returns Unix time in seconds.
     #[inline]
@@ -101,7 +98,7 @@ impl CredentialCache {
         changes: u64,
         now: impl FnOnce() -> u64,
     ) -> Option<Arc<Principal>> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let proven = state.last.as_mut()?;
         if !proven.is_shown(headers) {
             return None;
@@ -126,7 +123,7 @@ impl CredentialCache {
         let Some((header, other, value)) = credential(presented) else {
             return;
         };
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.backoff.passes_over() {
             return;
         }
@@ -194,7 +191,7 @@ pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     std::hint::black_box(differences) == 0
 }
 
-/// The cache is empty.
+/// Omits the credential.
 impl fmt::Debug for CredentialCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shown")
@@ -327,7 +324,7 @@ mod tests {
             match recalled(&shown, &pairs, NOW) {
                 Some(found) => assert_eq!(found, name),
                 None => {
-                    let is_over = shown.state().backoff.is_over();
+                    let is_over = shown.0.lock().backoff.is_over();
                     remembering(&shown, &pairs, &name, FOREVER);
                     remembered += u32::from(is_over);
                 }
@@ -339,7 +336,7 @@ mod tests {
         let shown = CredentialCache::default();
         let mut remembered = 0;
         for turn in 0..6_400 {
-            remembered += u32::from(shown.state().backoff.is_over());
+            remembered += u32::from(shown.0.lock().backoff.is_over());
             remembering(&shown, &[("authorization", &key(turn))], "one", FOREVER);
         }
         assert!((100..120).contains(&remembered), "{remembered}");

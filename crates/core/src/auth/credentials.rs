@@ -53,10 +53,7 @@ impl<'r> Credentials<'r> {
             }
             _ => None,
         };
-        let api_key = match only(headers, &API_KEY_HEADER)? {
-            Some(value) => Some(text(value)?),
-            None => None,
-        };
+        let api_key = only(headers, &API_KEY_HEADER)?.map(text).transpose()?;
         if token.is_some() && api_key.is_some() {
             return Err(AuthError::Malformed(
                 "Authorization and X-API-Key are both set; send one of them",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 
 use super::certificate::CertificatePatterns;
 use super::config::{AuthSetupError, ForwardedConfig};
@@ -62,14 +62,10 @@ impl Forwarded {
             return Err(BAD_NAME);
         }
         let principal = Principal::of(PrincipalKind::Forwarded, &format!("user:{name}"), &[name]);
-        let groups = match &self.groups {
-            Some(header) => presented.header(header)?,
-            None => None,
-        };
-        let groups = match groups {
-            Some(groups) => groups.to_str().map_err(|_| BAD_NAME)?,
-            None => "",
-        };
+        let header = self.groups.as_ref();
+        let groups = header.map(|name| presented.header(name)).transpose()?;
+        let groups = groups.flatten().map_or(Ok(""), HeaderValue::to_str);
+        let groups = groups.map_err(|_| BAD_NAME)?;
         let groups = groups.split(',').map(str::trim).filter(|g| !g.is_empty());
         Ok(Some(principal.with_facts(Facts {
             groups: groups.take(GROUPS_MAX).map(Into::into).collect(),

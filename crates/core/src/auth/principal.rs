@@ -257,13 +257,7 @@ impl Principal {
 
     /// Returns a claim by name, or by the path of a member of an object: `realm_access.roles`.
     pub(super) fn claim_at(&self, path: &str) -> Option<&Value> {
-        fn at<'c>(claims: &'c Map<String, Value>, path: &str) -> Option<&'c Value> {
-            claims.get(path).or_else(|| {
-                let (first, rest) = path.split_once('.')?;
-                at(claims.get(first)?.as_object()?, rest)
-            })
-        }
-        at(&self.facts.claims, path)
+        claim_at(&self.facts.claims, path)
     }
 
     /// Returns the subjects of the actors that use the token for its subject, the current one first: the `act` claim
@@ -321,6 +315,14 @@ impl fmt::Debug for Principal {
             .field("groups", &self.facts.groups)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns a claim by name, or by the path of a member of an object.
+pub(super) fn claim_at<'c>(claims: &'c Map<String, Value>, path: &str) -> Option<&'c Value> {
+    claims.get(path).or_else(|| {
+        let (first, rest) = path.split_once('.')?;
+        claim_at(claims.get(first)?.as_object()?, rest)
+    })
 }
 
 /// Joins marks into a unique ID. A long ID is replaced by its digest.

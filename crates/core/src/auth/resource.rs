@@ -6,6 +6,7 @@ use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::json;
 
+use super::scopes::add_scopes;
 use super::{AuthError, DisplayName};
 use crate::net::TrustedProxies;
 
@@ -197,21 +198,32 @@ impl Resource {
         self.at(seen).map_or_else(String::new, |at| at.prefix)
     }
 
+    /// Returns the additional endpoint of a request, with its scopes. `at` is the public URL.
+    fn endpoint_of(
+        &self,
+        at: Option<&PublicUrl>,
+        seen: RequestTarget<'_>,
+    ) -> Option<(&str, &[String])> {
+        let path = seen.uri.path();
+        self.endpoint_at(at.map_or(path, |at| at.below(path)))
+    }
+
     /// Returns the additional endpoint at a path, with its scopes.
     fn endpoint_at(&self, path: &str) -> Option<(&str, &[String])> {
         let name = path.strip_prefix(ENDPOINT)?.strip_prefix('/')?;
-        let name = name.trim_end_matches('/');
-        let endpoint = self.endpoints.iter().find(|(known, _)| **known == *name);
-        endpoint.map(|(name, scopes)| (&**name, &**scopes))
+        self.endpoint_called(name.trim_end_matches('/'))
+    }
+
+    fn endpoint_called(&self, name: &str) -> Option<(&str, &[String])> {
+        let mut endpoints = self.endpoints.iter();
+        let (name, scopes) = endpoints.find(|(known, _)| **known == *name)?;
+        Some((name, scopes))
     }
 
     /// Returns the scopes that every request to an additional endpoint needs.
     pub(super) fn scopes_of(&self, endpoint: &str) -> &[String] {
-        let known = self
-            .endpoints
-            .iter()
-            .find(|(known, _)| **known == *endpoint);
-        known.map_or(&[], |(_, scopes)| scopes)
+        self.endpoint_called(endpoint)
+            .map_or(&[], |(_, scopes)| scopes)
     }
 
     /// Returns the metadata document at a path below the server's root (AUTH-01), if the path has one.
@@ -297,16 +309,12 @@ impl Resource {
             ));
         }
         let at = self.at(seen);
-        let path = seen.uri.path();
-        let path = at.as_ref().map_or(path, |at| at.below(path));
-        let endpoint = self.endpoint_at(path);
-        let scopes = self.required_at(
-            seen,
-            match error {
-                AuthError::InsufficientScope { required } => required,
-                _ => needed,
-            },
-        );
+        let endpoint = self.endpoint_of(at.as_ref(), seen);
+        let needed = match error {
+            AuthError::InsufficientScope { required } => &required[..],
+            _ => needed,
+        };
+        let scopes = self.required_at(seen, needed);
         if !scopes.is_empty() {
             parameters.push(format!(r#"scope="{}""#, quotable(&scopes.join(" "))));
         }
@@ -334,20 +342,15 @@ impl Resource {
     /// Returns all scopes that a request needs which lacks these: those of the server, of its endpoint, and these.
     pub(super) fn required_at(&self, seen: RequestTarget<'_>, needed: &[String]) -> Vec<String> {
         let at = self.at(seen);
-        let path = seen.uri.path();
-        let path = at.as_ref().map_or(path, |at| at.below(path));
-        let own = self.endpoint_at(path).map_or(&[][..], |(_, own)| own);
+        let endpoint = self.endpoint_of(at.as_ref(), seen);
+        let own = endpoint.map_or(&[][..], |(_, own)| own);
         self.with_scopes(&[own, needed].concat())
     }
 
     /// Returns the scopes of the server, and these.
     pub(super) fn with_scopes(&self, needed: &[String]) -> Vec<String> {
         let mut all = self.scopes.clone();
-        for scope in needed {
-            if !all.iter().any(|known| known == scope) {
-                all.push(scope.clone());
-            }
-        }
+        add_scopes(&mut all, needed);
         all
     }
 }

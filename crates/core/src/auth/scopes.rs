@@ -29,6 +29,15 @@ impl Implied {
     }
 }
 
+/// Adds the scopes that are not among the known ones.
+pub(super) fn add_scopes(known: &mut Vec<String>, more: &[String]) {
+    for scope in more {
+        if !known.contains(scope) {
+            known.push(scope.clone());
+        }
+    }
+}
+
 /// Advice for a setting that [`is_scope`] rejects.
 pub const SCOPE_ADVICE: &str =
     "a scope has visible ASCII characters, no quotation mark and no backslash";

@@ -54,15 +54,14 @@ impl ActiveLimits {
         let seed = seed.filter(|_| config.shared);
         let before = before.filter(|before| before.config.shared == config.shared);
         let same_buckets = before.filter(|before| before.config.buckets == config.buckets);
-        let keyed = |rate: RateConfig,
-                     limit,
-                     of: fn(&LimitConfig) -> RateConfig,
-                     kept: fn(&Self) -> &Option<Arc<Keyed>>| {
-            match same_buckets.filter(|before| of(&before.config) == rate) {
-                Some(before) => kept(before).clone(),
-                None => Keyed::new(&rate, config.buckets, limit, seed).map(Arc::new),
-            }
-        };
+        let keyed =
+            |limit, of: fn(&LimitConfig) -> RateConfig, kept: fn(&Self) -> &Option<Arc<Keyed>>| {
+                let rate = of(config);
+                match same_buckets.filter(|before| of(&before.config) == rate) {
+                    Some(before) => kept(before).clone(),
+                    None => Keyed::new(&rate, config.buckets, limit, seed).map(Arc::new),
+                }
+            };
         let handshakes = |config: &LimitConfig| {
             RateConfig::a_minute(config.initialize_per_minute.unwrap_or(600))
         };
@@ -71,6 +70,14 @@ impl ActiveLimits {
         };
         let queue = config.waiting();
         let same_queue = before.filter(|before| before.config.waiting() == queue);
+        let keyed_calls =
+            |limit, of: fn(&LimitConfig) -> usize, kept: fn(&Self) -> &Arc<concurrency::Keyed>| {
+                let total = of(config);
+                match same_queue.filter(|before| of(&before.config) == total) {
+                    Some(before) => Arc::clone(kept(before)),
+                    None => Arc::new(concurrency::Keyed::new(total, queue, limit)),
+                }
+            };
         let tool_keys = seed.map(|seed| {
             let hasher = FixedState::with_seed(seed);
             let names = config.tools.keys();
@@ -85,27 +92,14 @@ impl ActiveLimits {
                     Bucket::new(&config.server, Limit::ServerRate, seed.is_some()).map(Arc::new)
                 }
             },
-            addresses: keyed(
-                config.address,
-                Limit::AddressRate,
-                |c| c.address,
-                |r| &r.addresses,
-            ),
+            addresses: keyed(Limit::AddressRate, |c| c.address, |r| &r.addresses),
             principals: keyed(
-                config.principal.rate(),
                 Limit::PrincipalRate,
                 |c| c.principal.rate(),
                 |r| &r.principals,
             ),
-            handshakes: keyed(handshakes(config), Limit::Initialize, handshakes, |r| {
-                &r.handshakes
-            }),
-            failures: keyed(
-                failures(config),
-                Limit::FailedAuthentications,
-                failures,
-                |r| &r.failures,
-            ),
+            handshakes: keyed(Limit::Initialize, handshakes, |r| &r.handshakes),
+            failures: keyed(Limit::FailedAuthentications, failures, |r| &r.failures),
             handshakes_everywhere: config.initialize_per_minute.is_some(),
             failures_everywhere: config.failed_authentications_per_minute.is_some(),
             tools: Self::tools(config, before, seed.is_some()),
@@ -114,26 +108,14 @@ impl ActiveLimits {
                 Some(before) => before.calls.clone(),
                 None => ConcurrencyLimit::new(config.calls(), queue, Limit::Calls),
             },
-            calls_of: match same_queue
-                .filter(|before| before.config.calls_per_principal == config.calls_per_principal)
-            {
-                Some(before) => Arc::clone(&before.calls_of),
-                None => Arc::new(concurrency::Keyed::new(
-                    config.calls_per_principal,
-                    queue,
-                    Limit::PrincipalCalls,
-                )),
-            },
-            calls_from: match same_queue
-                .filter(|before| before.config.calls_of_address() == config.calls_of_address())
-            {
-                Some(before) => Arc::clone(&before.calls_from),
-                None => Arc::new(concurrency::Keyed::new(
-                    config.calls_of_address(),
-                    queue,
-                    Limit::AddressCalls,
-                )),
-            },
+            calls_of: keyed_calls(
+                Limit::PrincipalCalls,
+                |c| c.calls_per_principal,
+                |r| &r.calls_of,
+            ),
+            calls_from: keyed_calls(Limit::AddressCalls, LimitConfig::calls_of_address, |r| {
+                &r.calls_from
+            }),
             calls_from_everywhere: config.calls_per_address.is_some(),
             config: config.clone(),
         }

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use foldhash::fast::{FixedState, RandomState};
@@ -17,6 +17,7 @@ use governor::state::{InMemoryState, NotKeyed, StateStore};
 use governor::{NotUntil, Quota, RateLimiter};
 
 use super::{Limit, LimitExceeded, RateConfig};
+use crate::net::Mutex;
 
 /// A token bucket.
 #[derive(Debug)]
@@ -217,9 +218,7 @@ impl Tally {
     }
 
     fn add(&self, key: u64) {
-        let mut taken = self.taken[key as usize % TALLIES]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken[key as usize % TALLIES].lock();
         if let Some(count) = taken.get_mut(&key) {
             *count = count.saturating_add(1);
         } else if taken.len() < TALLIED_MAX {
@@ -230,7 +229,7 @@ impl Tally {
     fn take(&self) -> Vec<(u64, u32)> {
         let mut all = Vec::new();
         for taken in &self.taken {
-            all.extend(taken.lock().unwrap_or_else(PoisonError::into_inner).drain());
+            all.extend(taken.lock().drain());
         }
         all
     }
@@ -275,14 +274,12 @@ impl Store {
             let sets = self.sets.min(GROUP_SETS);
             (0..sets).map(|_| Mutex::default()).collect()
         });
-        group[number % GROUP_SETS]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        group[number % GROUP_SETS].lock()
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        let len = |set: &Mutex<Vec<_>>| set.lock().map_or(0, |set| set.len());
+        let len = |set: &Mutex<Set>| set.lock().len();
         let groups = self.groups.iter().filter_map(OnceLock::get);
         groups.flat_map(|group| group.iter()).map(len).sum()
     }

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
 use super::{Limit, LimitExceeded};
-use crate::net::ShareKey;
+use crate::net::{Mutex, ShareKey};
 
 /// Observation period: if even the shortest wait in it is too long, new calls are rejected.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -292,14 +292,12 @@ impl Keyed {
 
     fn shard(&self, key: ShareKey) -> MutexGuard<'_, Shard> {
         let shard = self.hasher.hash_one(key) as usize % Self::SHARDS;
-        self.shards[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard].lock()
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        let len = |shard: &Mutex<Shard>| shard.lock().map_or(0, |shard| shard.len());
+        let len = |shard: &Mutex<Shard>| shard.lock().len();
         let len: usize = self.shards.iter().map(len).sum();
         assert_eq!(len, self.keys.load(Relaxed));
         len

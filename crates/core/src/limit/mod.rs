@@ -1,6 +1,6 @@
 //! Rate and concurrency limits.
 //!
-//! Rates are token buckets (`bucket`); what runs at once has places (`places`). Each limit is asked where its key is
+//! Rates are token buckets (`bucket`); calls that run at once hold permits (`permits`). Each limit is asked where its key is
 //! known: an address before anything else, a principal right after it was proved, a tool once its arguments are good.
 //! A limit that is not configured costs one branch. Replicas can share rates (`rate_sync`).
 
@@ -18,7 +18,6 @@ mod responses;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -72,9 +71,6 @@ pub struct ClientLimits {
     pub limits: Arc<Limits>,
     pub address: Option<IpAddr>,
 }
-
-/// When it is worth asking again where memory is short.
-const SHORT_OF_MEMORY: Duration = Duration::from_secs(5);
 
 impl Limits {
     pub fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
@@ -162,7 +158,7 @@ impl Limits {
         self.counted(asked)?;
         if self.memory() == Pressure::Critical {
             // The caller that rejects the request counts it.
-            return Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY));
+            return Err(LimitExceeded::MEMORY);
         }
         Ok(())
     }
@@ -208,7 +204,7 @@ impl Limits {
         match self.bodies.take(bytes) {
             true => Ok(()),
             // The caller that rejects the request counts it.
-            false => Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY)),
+            false => Err(LimitExceeded::MEMORY),
         }
     }
 
@@ -239,10 +235,7 @@ impl Limits {
         address: Option<IpAddr>,
     ) -> Result<(), LimitExceeded> {
         if self.memory() != Pressure::None {
-            return self.counted(Err(LimitExceeded::for_places(
-                Limit::Memory,
-                SHORT_OF_MEMORY,
-            )));
+            return self.counted(Err(LimitExceeded::MEMORY));
         }
         let rules = self.rules.load();
         let Some(handshakes) = &rules.handshakes else {
@@ -279,11 +272,7 @@ impl Limits {
     /// Too many responses wait to be read already.
     #[inline]
     pub fn check_response(&self, key: ShareKey) -> Result<(), LimitExceeded> {
-        let checked = self.responses.check(key);
-        if let Err(refused) = &checked {
-            self.hits.count(refused.limit);
-        }
-        checked
+        self.counted(self.responses.check(key))
     }
 
     /// Reserves memory for a response of about this size until it is read; none for a small one.
@@ -297,14 +286,7 @@ impl Limits {
         key: ShareKey,
         bytes: usize,
     ) -> Result<Option<Reservation>, LimitExceeded> {
-        if bytes < LARGE_BYTES {
-            return Ok(None);
-        }
-        let reserved = self.responses.reserve(key, bytes);
-        if let Err(refused) = &reserved {
-            self.hits.count(refused.limit);
-        }
-        reserved
+        self.counted(self.responses.reserve(key, bytes))
     }
 
     /// Counts a document as unread until it is sent, if it is large.
@@ -369,35 +351,32 @@ impl Limits {
     ) -> PermitRequest {
         let rules = self.rules.load();
         // The scarcest permit is taken first, so that no other permit is held while waiting for it.
-        PermitRequest {
-            places: [
-                tool.and_then(|tool| tool.calls.clone()),
-                rules
-                    .places_of(principal, address)
-                    .and_then(|(keyed, key)| keyed.of(key)),
-                Some(rules.calls.clone()),
-            ],
-            hits: Arc::clone(&self.hits),
-            memory: Arc::clone(&self.memory),
-            busy: ActiveCall::new(&self.busy),
-        }
+        self.request([
+            tool.and_then(|tool| tool.calls.clone()),
+            rules
+                .places_of(principal, address)
+                .and_then(|(keyed, key)| keyed.of(key)),
+            Some(rules.calls.clone()),
+        ])
     }
 
     /// No places: for a call that runs nothing itself.
     pub fn no_turn(&self) -> PermitRequest {
+        self.request([const { None }; 3])
+    }
+
+    fn request(&self, places: [Option<ConcurrencyLimit>; 3]) -> PermitRequest {
         PermitRequest {
-            places: [const { None }; 3],
+            places,
             hits: Arc::clone(&self.hits),
             memory: Arc::clone(&self.memory),
             busy: ActiveCall::new(&self.busy),
         }
     }
 
-    fn counted(&self, asked: Result<(), LimitExceeded>) -> Result<(), LimitExceeded> {
-        if let Err(refused) = &asked {
-            self.hits.count(refused.limit);
-        }
-        asked
+    /// Counts a rejection.
+    fn counted<T>(&self, asked: Result<T, LimitExceeded>) -> Result<T, LimitExceeded> {
+        asked.inspect_err(|refused| self.hits.count(refused.limit))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use super::concurrency::{ConcurrencyLimit, Permit};
-use super::{Limit, LimitCounters, LimitExceeded, Pressure, SHORT_OF_MEMORY};
+use super::{Limit, LimitCounters, LimitExceeded, Pressure};
 
 /// Permits that a call holds or waits for.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl PermitRequest {
         }
         if Pressure::of(self.memory.load(Relaxed)) == Pressure::Critical {
             self.hits.count(Limit::Memory);
-            return Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY));
+            return Err(LimitExceeded::MEMORY);
         }
         Ok(CallPermits {
             places: held,

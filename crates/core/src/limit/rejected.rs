@@ -17,6 +17,14 @@ pub struct LimitExceeded {
 }
 
 impl LimitExceeded {
+    /// Memory is short.
+    pub(super) const MEMORY: Self = Self {
+        limit: Limit::Memory,
+        retry_after_ms: 5_000,
+        burst: 0,
+        window_seconds: 0,
+    };
+
     /// There is no place.
     pub(super) fn for_places(limit: Limit, retry_after: Duration) -> Self {
         Self {

@@ -1,19 +1,19 @@
 //! Memory of responses that their clients have not read yet.
 //!
 //! A large response counts from when it is written until the last of its bytes has been handed to the socket, wherever
-//! it waits meanwhile: [`ResponseMemory::count`] ties the reservation to the bytes themselves. Responses below
+//! it waits meanwhile: [`Reservation::hold`] ties the reservation to the bytes themselves. Responses below
 //! [`LARGE_BYTES`] are not counted.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 use super::{Limit, LimitConfig, LimitExceeded};
-use crate::net::ShareKey;
+use crate::net::{Mutex, ShareKey};
 use crate::telemetry::{Metrics, UNREAD_BYTES};
 
 /// Responses below this are not counted.
@@ -82,13 +82,13 @@ impl ResponseMemory {
     /// Registers a metric of the reserved bytes.
     pub(super) fn show(&self, metrics: &Metrics) {
         let inner = Arc::clone(&self.0);
-        metrics.read(&UNREAD_BYTES, &[], move || inner.used().bytes as f64);
+        metrics.read(&UNREAD_BYTES, &[], move || inner.used.lock().bytes as f64);
     }
 
     /// Bytes that are reserved.
     #[cfg(test)]
     fn used(&self) -> u64 {
-        self.0.used().bytes
+        self.0.used.lock().bytes
     }
 
     /// Reserves memory for a response of about this size; none for a small one.
@@ -125,7 +125,7 @@ impl ResponseMemory {
     #[cold]
     fn reserve_large(&self, key: ShareKey, bytes: u64) -> Result<Reservation, LimitExceeded> {
         let total = self.0.total.load(Relaxed);
-        let mut used = self.0.used();
+        let mut used = self.0.used.lock();
         let own = used.of.get(&key).copied().unwrap_or(0);
         if total != 0 && 0 < used.bytes {
             // A caller that has read everything gets one response of any size that there is room for.
@@ -157,7 +157,7 @@ impl Reservation {
 
     /// Corrects the estimate that was reserved.
     fn resize(&mut self, bytes: u64) {
-        let mut used = self.inner.used();
+        let mut used = self.inner.used.lock();
         used.bytes = (used.bytes + bytes).saturating_sub(self.bytes);
         self.inner.bytes.store(used.bytes, Relaxed);
         let own = used.of.entry(self.key).or_default();
@@ -166,15 +166,9 @@ impl Reservation {
     }
 }
 
-impl Inner {
-    fn used(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut used = self.inner.used();
+        let mut used = self.inner.used.lock();
         used.bytes = used.bytes.saturating_sub(self.bytes);
         self.inner.bytes.store(used.bytes, Relaxed);
         if let Some(own) = used.of.get_mut(&self.key) {
@@ -222,7 +216,7 @@ mod tests {
         assert_eq!(memory.used(), 40 * MIB as u64);
         drop((hers, his));
         assert_eq!(memory.used(), 0);
-        assert!(memory.0.used().of.is_empty());
+        assert!(memory.0.used.lock().of.is_empty());
     }
 
     #[test]

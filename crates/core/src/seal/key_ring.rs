@@ -36,8 +36,6 @@ pub struct Purpose<'a> {
     pub endpoint: &'a str,
 }
 
-/// The kind of what lies in a store.
-const STORED: &str = "stored-1";
 const FORMAT: u8 = 1;
 const KEY_ID_LEN: usize = 4;
 const HEADER_LEN: usize = 1 + KEY_ID_LEN + NONCE_LEN;
@@ -89,22 +87,24 @@ impl KeyRing {
 
     /// Undoes [`seal`](Self::seal). `None` if it was sealed for something else, by an unknown key, or tampered with.
     pub fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
-        let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
-        let (head, body) = sealed.split_at_mut_checked(HEADER_LEN)?;
-        let ([FORMAT], id, nonce) = (
-            head.first_chunk::<1>()?,
-            head.get(1..=KEY_ID_LEN)?,
-            head.last_chunk::<NONCE_LEN>()?,
-        ) else {
-            return None;
-        };
-        let key = self.keys.iter().find(|key| key.id == id)?;
+        let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        self.open_bytes(purpose, &sealed)
+    }
+
+    fn open_bytes(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (format, rest) = sealed.split_first()?;
+        let (id, rest) = rest.split_first_chunk::<KEY_ID_LEN>()?;
+        let (nonce, body) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let key = self.keys.iter().find(|key| key.id == *id)?;
+        let mut body = body.to_vec();
         let plain = key.aead.open_in_place(
             Nonce::assume_unique_for_key(*nonce),
             Aad::from(purpose.bytes()),
-            body,
+            &mut body,
         );
-        plain.ok().map(|plain| plain.to_vec())
+        let length = plain.ok()?.len();
+        body.truncate(length);
+        (*format == FORMAT).then_some(body)
     }
 
     /// Encrypts and authenticates what lies at a place of a store. The same content at the same place comes out the
@@ -127,23 +127,7 @@ impl KeyRing {
     /// Undoes [`seal_stored`](Self::seal_stored). `None` if it was sealed for another place, by an unknown key, or
     /// tampered with.
     pub(crate) fn open_stored(&self, place: &str, sealed: &[u8]) -> Option<Vec<u8>> {
-        let (format, rest) = sealed.split_first()?;
-        let (id, rest) = rest.split_first_chunk::<KEY_ID_LEN>()?;
-        let (nonce, body) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let key = self.keys.iter().find(|key| key.id == *id)?;
-        let mut body = body.to_vec();
-        let purpose = Purpose {
-            kind: STORED,
-            endpoint: place,
-        };
-        let plain = key.aead.open_in_place(
-            Nonce::assume_unique_for_key(*nonce),
-            Aad::from(purpose.bytes()),
-            &mut body,
-        );
-        let length = plain.ok()?.len();
-        body.truncate(length);
-        (*format == FORMAT).then_some(body)
+        self.open_bytes(stored_at(place), sealed)
     }
 
     /// Derives a secret of 32 bytes from each key for a purpose, the newest key first.
@@ -236,10 +220,7 @@ impl Key {
     }
 
     fn seal_stored(&self, place: &str, plain: &[u8]) -> Vec<u8> {
-        let purpose = Purpose {
-            kind: STORED,
-            endpoint: place,
-        };
+        let purpose = stored_at(place);
         // The nonce derives from the content, because stores compare sealed texts. AES-GCM-SIV tolerates equal
         // nonces, and they are equal only for equal texts.
         let mut nonce = [0; NONCE_LEN];
@@ -279,6 +260,14 @@ impl Key {
 impl Purpose<'_> {
     fn bytes(&self) -> Vec<u8> {
         [self.kind.as_bytes(), &[0], self.endpoint.as_bytes()].concat()
+    }
+}
+
+/// Purpose of what lies at a place of a store.
+fn stored_at(place: &str) -> Purpose<'_> {
+    Purpose {
+        kind: "stored-1",
+        endpoint: place,
     }
 }
 

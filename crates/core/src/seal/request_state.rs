@@ -118,15 +118,9 @@ impl RequestState {
         expires: u64,
         id: [u8; 16],
     ) -> String {
-        let mut plain = vec![LAYOUT_REFERENCE];
-        plain.extend_from_slice(&expires.to_le_bytes());
-        plain.extend_from_slice(&scope.digest());
+        let mut plain = scope.header(LAYOUT_REFERENCE, expires);
         plain.extend_from_slice(&id);
-        let purpose = Purpose {
-            kind: KIND,
-            endpoint: scope.endpoint,
-        };
-        keys.seal(purpose, &plain)
+        keys.seal(scope.purpose(), &plain)
     }
 
     fn seal_within(
@@ -136,9 +130,7 @@ impl RequestState {
         scope: StateScope<'_>,
         expires: u64,
     ) -> Result<String, TooLarge> {
-        let mut plain = vec![LAYOUT];
-        plain.extend_from_slice(&expires.to_le_bytes());
-        plain.extend_from_slice(&scope.digest());
+        let mut plain = scope.header(LAYOUT, expires);
         plain.extend_from_slice(&self.call_id);
         plain.extend_from_slice(&self.started_at.to_le_bytes());
         plain.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
@@ -159,11 +151,7 @@ impl RequestState {
         if max < plain.len() {
             return Err(TooLarge);
         }
-        let purpose = Purpose {
-            kind: KIND,
-            endpoint: scope.endpoint,
-        };
-        Ok(keys.seal(purpose, &plain))
+        Ok(keys.seal(scope.purpose(), &plain))
     }
 
     /// Opens a state that a client sent. `None` if it is not ours, expired, or belongs to another request.
@@ -199,11 +187,7 @@ impl RequestState {
         sealed: &str,
         now: u64,
     ) -> Option<OpenedState> {
-        let purpose = Purpose {
-            kind: KIND,
-            endpoint: scope.endpoint,
-        };
-        let plain = keys.open(purpose, sealed.as_bytes())?;
+        let plain = keys.open(scope.purpose(), sealed.as_bytes())?;
         let mut rest = Reader(&plain);
         let [layout] = rest.array()?;
         if u64::from_le_bytes(rest.array()?) <= now || rest.array()? != scope.digest() {
@@ -242,6 +226,21 @@ impl RequestState {
 }
 
 impl StateScope<'_> {
+    fn purpose(&self) -> Purpose<'_> {
+        Purpose {
+            kind: KIND,
+            endpoint: self.endpoint,
+        }
+    }
+
+    /// Returns the beginning of a state: its layout, its expiry and what it belongs to.
+    fn header(&self, layout: u8, expires: u64) -> Vec<u8> {
+        let mut header = vec![layout];
+        header.extend_from_slice(&expires.to_le_bytes());
+        header.extend_from_slice(&self.digest());
+        header
+    }
+
     fn digest(&self) -> [u8; 32] {
         super::digest(&[self.principal.as_bytes(), &self.target])
     }

@@ -1,15 +1,15 @@
 //! Sessions that were ended before their time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::Session;
 use super::session::log_name;
-use crate::net::ShareKey;
+use crate::net::{RwLock, ShareKey};
 
 /// Maximum number of ended sessions that are remembered.
 const REMEMBERED_MAX: usize = 200_000;
@@ -78,7 +78,7 @@ impl RevokedSession {
 impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
     pub fn end(&self, session: &RevokedSession, now: u64) {
-        let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.write();
         if REMEMBERED_MAX <= ended.sessions.len() {
             ended.drop_expired(now);
         }
@@ -96,8 +96,7 @@ impl Revoked {
     }
 
     fn look_up(&self, session: &Session) -> bool {
-        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        ended.sessions.contains_key(&session.nonce)
+        self.ended.read().sessions.contains_key(&session.nonce)
     }
 }
 
@@ -188,7 +187,7 @@ mod tests {
     }
 
     fn known(revoked: &Revoked) -> usize {
-        let known = revoked.ended.read().expect("not poisoned");
+        let known = revoked.ended.read();
         assert_eq!(known.of.values().sum::<usize>(), known.sessions.len());
         known.sessions.len()
     }
@@ -234,7 +233,7 @@ mod tests {
         }
         assert_eq!(known(&revoked), REMEMBERED_MAX + 10 - DROPPED_AT_ONCE);
         // Those that would expire soonest were dropped.
-        let known = revoked.ended.read().expect("not poisoned");
+        let known = revoked.ended.read();
         let soonest = known.sessions.values().map(|record| record.expires).min();
         assert_eq!(soonest, Some(LIFE + DROPPED_AT_ONCE as u64));
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use foldhash::fast::RandomState;
 
 use super::digest::short_digest;
@@ -116,24 +117,12 @@ impl Session {
             plain.push(text.len() as u8);
             plain.extend_from_slice(text.as_bytes());
         }
-        keys.seal(
-            Purpose {
-                kind: KIND,
-                endpoint,
-            },
-            &plain,
-        )
+        keys.seal(purpose(endpoint), &plain)
     }
 
     /// Opens an id. `None` if it is foreign or of another endpoint. Does not check the time.
     pub fn open(keys: &KeyRing, endpoint: &str, id: &[u8]) -> Option<Self> {
-        let plain = keys.open(
-            Purpose {
-                kind: KIND,
-                endpoint,
-            },
-            id,
-        )?;
+        let plain = keys.open(purpose(endpoint), id)?;
         let mut rest = Reader(&plain);
         if rest.array()? != [LAYOUT] {
             return None;
@@ -164,6 +153,13 @@ impl Session {
     }
 }
 
+fn purpose(endpoint: &str) -> Purpose<'_> {
+    Purpose {
+        kind: KIND,
+        endpoint,
+    }
+}
+
 /// Reader of the binary layout.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -188,13 +184,7 @@ impl<'a> Reader<'a> {
 }
 
 pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut name = [0; 32];
-    for (digits, byte) in name.chunks_exact_mut(2).zip(nonce) {
-        digits[0] = DIGITS[usize::from(byte >> 4)];
-        digits[1] = DIGITS[usize::from(byte & 0xf)];
-    }
-    std::str::from_utf8(&name).unwrap_or_default().into()
+    HEXLOWER.encode_mut_str(nonce, &mut [0; 32]).into()
 }
 
 /// Cache of recently decrypted IDs, so that a busy session costs a look-up instead of a decryption.

@@ -5,7 +5,7 @@ mod inner;
 
 use std::fmt;
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use self::channels::Listener;
 use self::inner::{Inner, Stake};
 use super::{Claim, LogPage, Retention, State, StateError, StateFuture, Subscription, Usage};
+use crate::net::Mutex;
 
 /// A [`State`] that no other process sees, and that ends with this one.
 ///
@@ -73,15 +74,9 @@ impl Memory {
 
     /// Locks the content, without expired entries.
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        let mut inner = self.store.lock();
+        let mut inner = self.store.inner.lock();
         inner.expire(Instant::now());
         inner
-    }
-}
-
-impl Store {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -26,9 +26,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 #[cfg(feature = "redis")]
-pub use self::redis::Redis;
-#[cfg(feature = "redis")]
-pub use self::redis::ServerInfo;
+pub use self::redis::{Redis, ServerInfo};
 pub use config::{StateConfig, StateTlsConfig};
 pub use memory::Memory;
 pub use shared::SharedState;

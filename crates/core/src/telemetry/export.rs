@@ -152,51 +152,37 @@ pub struct ExportProblems {
     pub lacks_endpoint: bool,
 }
 
-/// Checks the settings of the export without sending anything.
-#[cfg(all(feature = "cli", feature = "otlp"))]
+/// Checks the settings of the export without sending anything. A build without exporters exports nothing.
+#[cfg(feature = "cli")]
 pub fn check_export(
     config: &TelemetryConfig,
     probe: &Probe,
     service: (&str, &str),
 ) -> ExportProblems {
-    match super::settings::ExportSettings::read(config, probe, service) {
-        Some(settings) => ExportProblems {
+    #[cfg(feature = "otlp")]
+    if let Some(settings) = super::settings::ExportSettings::read(config, probe, service) {
+        return ExportProblems {
             doubts: settings.doubts,
             lacks_endpoint: settings.lacks_endpoint,
-        },
-        None => ExportProblems::default(),
+        };
     }
-}
-
-/// A build without exporters exports nothing.
-#[cfg(all(feature = "cli", not(feature = "otlp")))]
-pub fn check_export(
-    _config: &TelemetryConfig,
-    _probe: &Probe,
-    _service: (&str, &str),
-) -> ExportProblems {
+    #[cfg(not(feature = "otlp"))]
+    let _ = (config, probe, service);
     ExportProblems::default()
 }
 
-/// Sends a test export to each configured collector.
-#[cfg(all(feature = "cli", feature = "otlp"))]
+/// Sends a test export to each configured collector. A build without exporters has none.
+#[cfg(feature = "cli")]
 pub async fn examine_export(
     config: &TelemetryConfig,
     probe: &Probe,
     service: (&str, &str),
 ) -> ExportCheck {
-    match super::settings::ExportSettings::read(config, probe, service) {
-        Some(settings) => super::otlp::examine(settings).await,
-        None => ExportCheck::default(),
+    #[cfg(feature = "otlp")]
+    if let Some(settings) = super::settings::ExportSettings::read(config, probe, service) {
+        return super::otlp::examine(settings).await;
     }
-}
-
-/// A build without exporters has no collectors.
-#[cfg(all(feature = "cli", not(feature = "otlp")))]
-pub async fn examine_export(
-    _config: &TelemetryConfig,
-    _probe: &Probe,
-    _service: (&str, &str),
-) -> ExportCheck {
+    #[cfg(not(feature = "otlp"))]
+    let _ = (config, probe, service);
     ExportCheck::default()
 }

@@ -1,9 +1,11 @@
 //! Export queue: many producers, one consumer.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
+
+use crate::net::Mutex;
 
 /// A bounded queue that wakes its reader once for each batch. A channel would wake it for each item, which costs a
 /// system call and preempts the worker. Clones share the queue.
@@ -38,7 +40,7 @@ impl<T> BatchQueue<T> {
 
     /// Adds an item. Returns false if the queue is full.
     pub fn put(&self, thing: T) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.waiting.lock();
         if self.0.max <= waiting.len() {
             return false;
         }
@@ -58,7 +60,7 @@ impl<T> BatchQueue<T> {
 
     /// Takes the next batch if it is complete, else nothing.
     pub(crate) fn take_batch(&self) -> Vec<T> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.waiting.lock();
         match self.0.batch <= waiting.len() {
             true => waiting.drain(..self.0.batch).collect(),
             false => Vec::new(),
@@ -67,16 +69,9 @@ impl<T> BatchQueue<T> {
 
     /// Takes up to one batch.
     pub(crate) fn take_some(&self) -> Vec<T> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.waiting.lock();
         let count = self.0.batch.min(waiting.len());
         waiting.drain(..count).collect()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<T>> {
-        self.0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::histogram::{self, Histogram};
 use super::operation_ids::{Names, OTHER, OperationId, Target};
 use super::snapshot::{self, Family, Kind, Label, Series, Value};
 use super::worker_counters::WorkerCounters;
+use crate::net::Mutex;
 
 /// An instrument: dotted name, UCUM unit and description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +92,7 @@ impl Source {
             Self::Counter(cell) => Value::Number(cell.load(Relaxed) as f64),
             Self::Gauge(cell) => Value::Number(cell.load(Relaxed) as f64),
             Self::Timing(cell) => {
-                let fine = cell.read(bounds());
+                let fine = cell.read(histogram::OPERATION);
                 // Instruments of the semantic conventions have the buckets of the conventions.
                 let is_theirs = instrument.name.starts_with("mcp.");
                 Value::Distribution(match is_theirs {
@@ -159,13 +160,8 @@ pub struct Timing(Arc<Histogram>);
 
 impl Timing {
     pub fn record(&self, elapsed: Duration) {
-        self.0.record(bounds(), elapsed);
+        self.0.record(histogram::OPERATION, elapsed);
     }
-}
-
-/// Bucket bounds of declared timings.
-fn bounds() -> histogram::Bounds {
-    histogram::OPERATION
 }
 
 impl Metrics {
@@ -223,7 +219,7 @@ impl Metrics {
     ) {
         let read: Source = Source::Read(Arc::new(read));
         let labels: Vec<Label> = snapshot::labels(labels);
-        let mut declared = self.declared();
+        let mut declared = self.0.declared.lock();
         let family = family(&mut declared, instrument);
         if let Some((_, source)) = family.series.iter_mut().find(|(known, _)| *known == labels) {
             *source = read;
@@ -239,7 +235,7 @@ impl Metrics {
         source: impl FnOnce() -> Source,
     ) -> Source {
         let mut labels: Vec<Label> = snapshot::labels(labels);
-        let mut declared = self.declared();
+        let mut declared = self.0.declared.lock();
         let family = family(&mut declared, instrument);
         let is_full = SERIES_MAX <= family.series.len() + 1;
         if is_full && !family.series.iter().any(|(known, _)| *known == labels) {
@@ -258,22 +254,12 @@ impl Metrics {
     /// Cells for one more worker.
     pub(super) fn worker(&self) -> Arc<WorkerCounters> {
         let cells = Arc::new(WorkerCounters::counting());
-        let mut workers = self
-            .0
-            .workers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        workers.push(Arc::clone(&cells));
+        self.0.workers.lock().push(Arc::clone(&cells));
         cells
     }
 
     pub(super) fn workers(&self) -> Vec<Arc<WorkerCounters>> {
-        let workers = self
-            .0
-            .workers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        workers.clone()
+        self.0.workers.lock().clone()
     }
 
     /// Returns the number of MCP requests in progress.
@@ -294,7 +280,7 @@ impl Metrics {
     pub fn families(&self) -> Vec<Family> {
         let mut families = snapshot::of_cells(self);
         families.extend(super::process::families());
-        for declared in &mut *self.declared() {
+        for declared in &mut *self.0.declared.lock() {
             let instrument = declared.instrument;
             let mut series = Vec::with_capacity(declared.series.len());
             declared.series.retain(|(labels, source)| {
@@ -310,13 +296,6 @@ impl Metrics {
         }
         families.sort_by_key(|family| family.instrument.name);
         families
-    }
-
-    fn declared(&self) -> MutexGuard<'_, Vec<Declared>> {
-        self.0
-            .declared
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Interned names of operations, so that hot paths compare and index by ID.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use crate::net::RwLock;
 
 /// ID of a method, or of a method with a tool or prompt. An ID never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,7 +69,7 @@ impl Names {
             method: method.into(),
             target: target.map(|(target, name)| (target, name.into())),
         };
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         if let Some(id) = known.ids.get(&operation) {
             return *id;
         }
@@ -88,18 +90,14 @@ impl Names {
     /// Returns the names of an operation.
     #[cfg(feature = "otlp")]
     pub fn get(&self, id: OperationId) -> Operation {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let found = known.operations.get(id.index()).cloned();
-        found.unwrap_or_else(|| Operation {
-            method: OTHER.into(),
-            target: None,
-        })
+        let known = self.0.read();
+        let operation = known.operations.get(id.index());
+        operation.unwrap_or(&known.operations[0]).clone()
     }
 
     /// Returns all operations, indexed by ID.
     pub fn all(&self) -> Vec<Operation> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.operations.clone()
+        self.0.read().operations.clone()
     }
 }
 

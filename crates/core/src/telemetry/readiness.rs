@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-type CountUpstreams = Box<dyn Fn() -> UpstreamCounts + Send + Sync>;
-type DescribeUpstreams = Box<dyn Fn() -> Value + Send + Sync>;
+use crate::net::Mutex;
 
 /// Number of upstreams in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,10 +18,9 @@ pub struct UpstreamCounts {
 }
 
 /// Callbacks that report the state of the upstreams.
-#[derive(Default)]
 struct Upstreams {
-    counts: OnceLock<CountUpstreams>,
-    described: OnceLock<DescribeUpstreams>,
+    counts: Box<dyn Fn() -> UpstreamCounts + Send + Sync>,
+    described: Box<dyn Fn() -> Value + Send + Sync>,
 }
 
 impl std::fmt::Debug for Upstreams {
@@ -38,7 +36,7 @@ pub struct ServerLifecycle {
     gates: Mutex<Vec<Arc<ReadinessGate>>>,
     started: Instant,
     generation: AtomicU64,
-    upstreams: Upstreams,
+    upstreams: OnceLock<Upstreams>,
     clients: AtomicUsize,
 }
 
@@ -78,7 +76,7 @@ impl Default for ServerLifecycle {
             gates: Mutex::default(),
             started: Instant::now(),
             generation: AtomicU64::new(1),
-            upstreams: Upstreams::default(),
+            upstreams: OnceLock::new(),
             clients: AtomicUsize::new(0),
         }
     }
@@ -121,13 +119,13 @@ impl ServerLifecycle {
             name: name.into(),
             open: AtomicBool::new(false),
         });
-        self.gates().push(Arc::clone(&gate));
+        self.gates.lock().push(Arc::clone(&gate));
         gate
     }
 
     /// Returns the names of unmet conditions.
     pub fn waits_for(&self) -> Vec<Cow<'static, str>> {
-        let gates = self.gates();
+        let gates = self.gates.lock();
         let closed = gates
             .iter()
             .filter(|gate| !gate.open.load(Ordering::Acquire));
@@ -155,14 +153,14 @@ impl ServerLifecycle {
 
     /// Returns the number of upstreams in each state.
     pub fn upstreams(&self) -> UpstreamCounts {
-        let counts = self.upstreams.counts.get();
-        counts.map_or_else(UpstreamCounts::default, |count| count())
+        let known = self.upstreams.get();
+        known.map_or_else(UpstreamCounts::default, |known| (known.counts)())
     }
 
     /// Returns the state of each upstream, for operators.
     pub fn described_upstreams(&self) -> Value {
-        let described = self.upstreams.described.get();
-        described.map_or_else(|| Value::Array(Vec::new()), |describe| describe())
+        let known = self.upstreams.get();
+        known.map_or_else(|| Value::Array(Vec::new()), |known| (known.described)())
     }
 
     /// Registers the callbacks that report upstreams. Only the first registration counts.
@@ -171,8 +169,10 @@ impl ServerLifecycle {
         counts: impl Fn() -> UpstreamCounts + Send + Sync + 'static,
         described: impl Fn() -> Value + Send + Sync + 'static,
     ) {
-        let _ = self.upstreams.counts.set(Box::new(counts));
-        let _ = self.upstreams.described.set(Box::new(described));
+        let _ = self.upstreams.set(Upstreams {
+            counts: Box::new(counts),
+            described: Box::new(described),
+        });
     }
 
     /// Returns the number of open connections.
@@ -184,10 +184,6 @@ impl ServerLifecycle {
     pub fn client(self: &Arc<Self>) -> Client {
         self.clients.fetch_add(1, Ordering::Relaxed);
         Client(Arc::clone(self))
-    }
-
-    fn gates(&self) -> MutexGuard<'_, Vec<Arc<ReadinessGate>>> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

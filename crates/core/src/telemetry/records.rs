@@ -1,13 +1,13 @@
 //! Log records on their way to a collector.
 
 use std::borrow::Cow;
-use std::sync::{PoisonError, RwLock};
 use std::time::SystemTime;
 
 use tokio::sync::mpsc;
 
 use super::metrics::Counter;
 use super::trace::TraceContext;
+use crate::net::RwLock;
 
 /// A log record.
 #[derive(Debug)]
@@ -32,27 +32,23 @@ struct Sink {
 /// Starts the export of records.
 #[cfg(feature = "otlp")]
 pub(super) fn send_to(records: mpsc::Sender<Record>, dropped: Counter) {
-    let mut sink = SINK.write().unwrap_or_else(PoisonError::into_inner);
-    *sink = Some(Sink { records, dropped });
+    *SINK.write() = Some(Sink { records, dropped });
 }
 
 /// Stops the export of records.
 #[cfg(feature = "otlp")]
 pub(super) fn send_nowhere() {
-    *SINK.write().unwrap_or_else(PoisonError::into_inner) = None;
+    *SINK.write() = None;
 }
 
 /// Returns true if records are exported.
 pub fn are_sent() -> bool {
-    SINK.read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .is_some()
+    SINK.read().is_some()
 }
 
 /// Queues a record for export. `record` is evaluated only if records are exported.
 pub fn send(record: impl FnOnce() -> Record) {
-    let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(sink) = &*sink
+    if let Some(sink) = &*SINK.read()
         && sink.records.try_send(record()).is_err()
     {
         sink.dropped.add(1);

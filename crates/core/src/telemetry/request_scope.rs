@@ -65,10 +65,11 @@ impl Telemetry {
     pub fn mark_secret(&self, names: &BTreeSet<String>) {
         if let Some(tracer) = &self.tracer {
             // A name that is secret at one endpoint is secret at all endpoints, and stays secret.
-            let known = tracer.secrets.load();
-            if !names.is_subset(&known) {
-                let all: BTreeSet<String> = known.union(names).cloned().collect();
-                tracer.secrets.store(Arc::new(all));
+            if !names.is_subset(&tracer.secrets.load()) {
+                let all = |known: &Arc<BTreeSet<String>>| -> BTreeSet<String> {
+                    known.union(names).cloned().collect()
+                };
+                tracer.secrets.rcu(all);
             }
         }
     }
@@ -290,8 +291,7 @@ impl RequestScope<'_> {
         Some(self.traced.as_ref()?.draft.as_ref()?.tracer())
     }
 
-    /// Records the response. `error` is the message of a JSON-RPC error; it is evaluated only if a span or record
-    /// needs it.
+    /// Records the response. `answer` returns it as JSON; it is evaluated only if a span needs it.
     #[inline]
     pub fn end(
         self,
@@ -299,22 +299,72 @@ impl RequestScope<'_> {
         reason: Option<Reason>,
         answer: impl FnOnce() -> Option<Bytes>,
     ) {
-        let key = OperationKey {
+        let cells = self.cells;
+        self.open().record(cells, verdict, reason, answer);
+    }
+
+    /// The answer will come later, if it comes.
+    pub fn later(self) -> DeferredScope {
+        DeferredScope {
+            cells: Arc::clone(self.cells),
+            replaced: self.replaced.take(),
+            open: Some(self.open()),
+        }
+    }
+
+    #[inline]
+    fn open(self) -> OpenScope {
+        OpenScope {
+            started: self.started,
+            wire: self.wire,
+            id: self.id.get().unwrap_or(OperationId::OTHER),
             revision: self.revision.get(),
+            session: self.session.take(),
+            traced: self.traced,
+            witness: self.witness,
+            goes_on: self.goes_on.get(),
+        }
+    }
+}
+
+/// Details of a request that its record needs.
+#[derive(Debug)]
+struct OpenScope {
+    started: Option<Instant>,
+    wire: CountedTransport,
+    id: OperationId,
+    revision: Option<Revision>,
+    session: Option<Arc<str>>,
+    traced: Option<Traced>,
+    witness: Option<Box<dyn RequestObserver>>,
+    goes_on: bool,
+}
+
+impl OpenScope {
+    #[inline]
+    fn record(
+        self,
+        cells: &WorkerCounters,
+        verdict: OperationOutcome,
+        reason: Option<Reason>,
+        answer: impl FnOnce() -> Option<Bytes>,
+    ) {
+        let key = OperationKey {
+            revision: self.revision,
             wire: self.wire,
             verdict,
         };
-        let id = self.id.get().unwrap_or(OperationId::OTHER);
-        let elapsed = since(self.started);
-        self.cells.operation_ends(id, key, elapsed);
-        let session = self.session.take();
+        let elapsed = self
+            .started
+            .map_or(Duration::ZERO, |started| started.elapsed());
+        cells.operation_ends(self.id, key, elapsed);
         if let Some(witness) = self.witness {
             witness.ends(RequestResult {
                 verdict,
                 reason,
                 elapsed,
-                session: session.clone(),
-                goes_on: self.goes_on.get(),
+                session: self.session.clone(),
+                goes_on: self.goes_on,
             });
         }
         if let Some(Traced {
@@ -326,51 +376,22 @@ impl RequestScope<'_> {
             draft.finish(SpanResult {
                 context,
                 elapsed,
-                operation: id,
+                operation: self.id,
                 key,
                 answer: asks.then(answer).flatten(),
-                session,
+                session: self.session,
             });
         }
     }
-
-    /// The answer will come later, if it comes.
-    pub fn later(self) -> DeferredScope {
-        DeferredScope {
-            cells: Arc::clone(self.cells),
-            started: self.started,
-            wire: self.wire,
-            id: self.id.get().unwrap_or(OperationId::OTHER),
-            revision: self.revision.get(),
-            session: self.session.take(),
-            traced: self.traced,
-            witness: self.witness,
-            goes_on: self.goes_on.get(),
-            replaced: self.replaced.take(),
-            ended: false,
-        }
-    }
-}
-
-#[inline]
-fn since(started: Option<Instant>) -> Duration {
-    started.map_or(Duration::ZERO, |started| started.elapsed())
 }
 
 /// Scope of a request whose response is asynchronous. Dropping it unfinished records a cancellation.
 #[derive(Debug)]
 pub struct DeferredScope {
     cells: Arc<WorkerCounters>,
-    started: Option<Instant>,
-    wire: CountedTransport,
-    id: OperationId,
-    revision: Option<Revision>,
-    session: Option<Arc<str>>,
-    traced: Option<Traced>,
-    witness: Option<Box<dyn RequestObserver>>,
-    goes_on: bool,
     replaced: Option<Arc<AtomicBool>>,
-    ended: bool,
+    /// `None` once the request is recorded.
+    open: Option<OpenScope>,
 }
 
 impl DeferredScope {
@@ -396,40 +417,10 @@ impl DeferredScope {
         reason: Option<Reason>,
         answer: impl FnOnce() -> Option<Bytes>,
     ) {
-        if std::mem::replace(&mut self.ended, true) || self.is_replaced() {
-            return;
-        }
-        let key = OperationKey {
-            revision: self.revision,
-            wire: self.wire,
-            verdict,
-        };
-        let elapsed = since(self.started);
-        self.cells.operation_ends(self.id, key, elapsed);
-        let session = self.session.take();
-        if let Some(witness) = self.witness.take() {
-            witness.ends(RequestResult {
-                verdict,
-                reason,
-                elapsed,
-                session: session.clone(),
-                goes_on: self.goes_on,
-            });
-        }
-        if let Some(Traced {
-            context,
-            draft: Some(draft),
-        }) = self.traced.take()
+        if let Some(open) = self.open.take()
+            && !self.is_replaced()
         {
-            let asks = draft.asks_for_answer(verdict);
-            draft.finish(SpanResult {
-                context,
-                elapsed,
-                operation: self.id,
-                key,
-                answer: asks.then(answer).flatten(),
-                session,
-            });
+            open.record(&self.cells, verdict, reason, answer);
         }
     }
 }

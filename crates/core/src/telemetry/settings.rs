@@ -11,7 +11,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use self::target::Signal;
-use super::config::TelemetryConfig;
+use super::config::{ExportProtocol, TelemetryConfig};
 use super::trace::{Propagation, Sampler, random_u64};
 use super::variables::{Effect, VARIABLES};
 use crate::environment::Probe;
@@ -42,7 +42,7 @@ pub(crate) struct ExportSettings {
 #[derive(Clone, PartialEq)]
 pub struct Target {
     pub endpoint: String,
-    pub protocol: Protocol,
+    pub protocol: ExportProtocol,
     pub headers: Vec<(String, String)>,
     pub timeout: Duration,
     /// True for gzip compression.
@@ -60,12 +60,6 @@ impl fmt::Debug for Target {
             .field("protocol", &self.protocol)
             .finish_non_exhaustive()
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Http,
-    Grpc,
 }
 
 /// Batching of spans and log records.
@@ -101,7 +95,8 @@ impl ExportSettings {
             doubts: Vec::new(),
             is_refused: false,
         };
-        if reader.is_true("OTEL_SDK_DISABLED") {
+        let disabled = "OTEL_SDK_DISABLED";
+        if reader.is_true(disabled, reader.word(disabled)) {
             return None;
         }
         let [traces, metrics, logs] = [Signal::Traces, Signal::Metrics, Signal::Logs]
@@ -141,8 +136,8 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    fn is_true(&mut self, name: &str) -> bool {
-        match self.word(name).as_deref() {
+    fn is_true(&mut self, name: &str, word: Option<String>) -> bool {
+        match word.as_deref() {
             Some("true") => true,
             None | Some("false") => false,
             Some(other) => {
@@ -156,10 +151,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns a keyword in lower case.
     fn word(&self, name: &str) -> Option<String> {
-        let value = self.probe.variable(name)?;
-        Some(value.trim().to_ascii_lowercase())
+        self.probe.variable(name).map(keyword)
     }
 
     fn doubt(&mut self, name: &str, value: &str, means: &str) {
@@ -192,28 +185,23 @@ impl Reader<'_> {
     }
 
     fn number<T: std::str::FromStr>(&mut self, name: &str, default: T) -> T {
-        match self.probe.variable(name) {
-            None => default,
-            Some(text) => match text.trim().parse() {
-                Ok(number) => number,
-                Err(_) => {
-                    self.doubt(name, text, "which is not a number; the default is used");
-                    default
-                }
-            },
-        }
+        self.parsed(name, self.probe.variable(name), default)
+    }
+
+    fn parsed<T: std::str::FromStr>(&mut self, name: &str, text: Option<&str>, default: T) -> T {
+        let Some(text) = text else { return default };
+        text.trim().parse().unwrap_or_else(|_| {
+            self.doubt(name, text, "which is not a number; the default is used");
+            default
+        })
     }
 
     fn millis(&mut self, name: &str, default: u64) -> Duration {
         Duration::from_millis(self.number(name, default).max(1))
     }
 
-    /// Reads a timeout; 0 means no timeout.
     fn timeout(&mut self, name: &str, default: u64) -> Duration {
-        match self.number(name, default) {
-            0 => NO_LIMIT,
-            millis => Duration::from_millis(millis).min(NO_LIMIT),
-        }
+        timeout_of(self.number(name, default))
     }
 
     /// Reads attribute limits of a kind, or the general ones.
@@ -330,6 +318,19 @@ impl Reader<'_> {
             resource.insert("service.name".to_owned(), name.to_owned());
         }
         resource
+    }
+}
+
+/// Returns a keyword in lower case.
+fn keyword(text: &str) -> String {
+    text.trim().to_ascii_lowercase()
+}
+
+/// Returns a timeout of so many milliseconds; 0 means no timeout.
+fn timeout_of(millis: u64) -> Duration {
+    match millis {
+        0 => NO_LIMIT,
+        millis => Duration::from_millis(millis).min(NO_LIMIT),
     }
 }
 

@@ -17,8 +17,8 @@ const OUR_BUCKETS: &str = "counts are cumulative, in the buckets that the conven
 const OUR_PAGE: &str = "/metrics is served at the server's own port, or at http.admin.port";
 const NO_ZIPKIN: &str = "traces are sent by OTLP alone";
 
-/// All variables of the specification (SDK and OTLP exporter). Per-signal forms of exporter variables are in
-/// [`of_exporter`].
+/// All variables of the specification (SDK and OTLP exporter), except the settings of the exporter, which exist for all
+/// signals and for each.
 pub(crate) const VARIABLES: [(&str, Effect); 41] = [
     ("OTEL_SDK_DISABLED", Has),
     ("OTEL_SERVICE_NAME", Has),
@@ -77,23 +77,3 @@ pub(crate) const VARIABLES: [(&str, Effect); 41] = [
     ("OTEL_CONFIG_FILE", Without(ONE_SDK)),
     ("OTEL_EXPERIMENTAL_CONFIG_FILE", Without(ONE_SDK)),
 ];
-
-/// Exporter settings that exist for all signals and for each signal.
-#[cfg(test)]
-pub(crate) const OF_EXPORTER: [&str; 9] = [
-    "ENDPOINT",
-    "PROTOCOL",
-    "HEADERS",
-    "TIMEOUT",
-    "COMPRESSION",
-    "INSECURE",
-    "CERTIFICATE",
-    "CLIENT_CERTIFICATE",
-    "CLIENT_KEY",
-];
-
-/// Returns the variables of an exporter setting: for all signals, traces, metrics and logs.
-#[cfg(test)]
-pub(crate) fn of_exporter(name: &str) -> [String; 4] {
-    ["", "TRACES_", "METRICS_", "LOGS_"].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{name}"))
-}

@@ -1,11 +1,12 @@
 //! Request counters of one worker. Workers do not share them, so counting causes no cache contention.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::histogram::{self, Distribution, Histogram};
 use super::operation_ids::{OPERATIONS_MAX, OTHER, OperationId};
+use crate::net::Mutex;
 use crate::protocol::{ErrorCode, Revision};
 
 /// Counters of one worker, allocated on first use.
@@ -17,10 +18,13 @@ pub struct WorkerCounters {
     /// HTTP requests in progress.
     active_requests: AtomicI64,
     /// By operation; empty if nothing is to be counted.
-    operations: Box<[OnceLock<Box<OperationCells>>]>,
-    /// By route, method and version of HTTP.
-    http: Box<[OnceLock<Box<HttpCells>>]>,
+    operations: Cells<Box<OperationCells>>,
+    /// By route, method and version of HTTP, then by status.
+    http: Cells<Cells<Box<Histogram>>>,
 }
+
+/// Cells that are filled on first use.
+type Cells<T> = Box<[OnceLock<T>]>;
 
 /// The transport that carries a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -226,12 +230,7 @@ impl HttpKey {
     }
 }
 
-#[derive(Debug)]
-struct HttpCells {
-    by_status: Box<[OnceLock<Box<Histogram>>]>,
-}
-
-fn empty<T>(count: usize) -> Box<[OnceLock<Box<T>>]> {
+fn empty<T>(count: usize) -> Cells<T> {
     (0..count).map(|_| OnceLock::new()).collect()
 }
 
@@ -239,10 +238,9 @@ impl WorkerCounters {
     /// Cells that count.
     pub(super) fn counting() -> Self {
         Self {
-            in_flight: AtomicI64::new(0),
-            active_requests: AtomicI64::new(0),
             operations: empty(OPERATIONS_MAX),
             http: empty(Route::ALL.len() * HTTP_METHODS.len() * WIRES),
+            ..Self::idle()
         }
     }
 
@@ -298,13 +296,9 @@ impl WorkerCounters {
         let Some(cells) = self.http.get(key.index()) else {
             return;
         };
-        let cells = cells.get_or_init(|| {
-            Box::new(HttpCells {
-                by_status: empty(STATUSES),
-            })
-        });
+        let by_status = cells.get_or_init(|| empty(STATUSES));
         let status = usize::from(key.status.saturating_sub(STATUS_MIN)).min(STATUSES - 1);
-        cells.by_status[status]
+        by_status[status]
             .get_or_init(Default::default)
             .record(histogram::HTTP, elapsed);
     }
@@ -332,8 +326,7 @@ impl WorkerCounters {
                 };
                 see(id, key, histogram.read(histogram::OPERATION));
             }
-            let failed = cells.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            for (key, histogram) in &*failed {
+            for (key, histogram) in &*cells.failed.lock() {
                 see(id, *key, histogram.read(histogram::OPERATION));
             }
         }
@@ -341,9 +334,11 @@ impl WorkerCounters {
 
     /// Calls `see` for each HTTP counter.
     pub(super) fn http(&self, mut see: impl FnMut(HttpKey, Distribution)) {
-        for (index, cells) in self.http.iter().enumerate() {
-            let Some(cells) = cells.get() else { continue };
-            for (status, histogram) in cells.by_status.iter().enumerate() {
+        for (index, by_status) in self.http.iter().enumerate() {
+            let Some(by_status) = by_status.get() else {
+                continue;
+            };
+            for (status, histogram) in by_status.iter().enumerate() {
                 let Some(histogram) = histogram.get() else {
                     continue;
                 };
@@ -378,7 +373,7 @@ impl Default for OperationCells {
 impl OperationCells {
     #[cold]
     fn failed(&self, key: OperationKey, elapsed: Duration) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         let of = |key| failed.iter().find(|(known, _)| *known == key);
         let mut known = of(key);
         let mut key = key;

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
+use super::lock::Mutex;
 use super::spawn::spawn_on;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -225,7 +226,7 @@ impl Background {
             }
         })?;
         let handle = task.abort_handle();
-        let mut tasks = self.0.tasks();
+        let mut tasks = self.0.tasks.lock();
         tasks.retain(|entry| !entry.task.is_finished());
         tasks.push(Entry {
             name,
@@ -237,7 +238,7 @@ impl Background {
 
     /// Returns the names of the running tasks, in the order of their start.
     pub fn names(&self) -> Vec<TaskName> {
-        let tasks = self.0.tasks();
+        let tasks = self.0.tasks.lock();
         let running = tasks.iter().filter(|entry| !entry.task.is_finished());
         running.map(|entry| entry.name.clone()).collect()
     }
@@ -247,7 +248,7 @@ impl Background {
     pub async fn stop(&self, within: Duration) {
         self.0.stop.send_replace(true);
         let awaited: Vec<Entry> = {
-            let mut tasks = self.0.tasks();
+            let mut tasks = self.0.tasks.lock();
             tasks.extract_if(.., |entry| entry.is_awaited).collect()
         };
         let deadline = tokio::time::Instant::now() + within;
@@ -268,16 +269,10 @@ impl Background {
 
     /// Aborts all tasks, the last one first.
     pub fn abort(&self) {
-        let tasks = std::mem::take(&mut *self.0.tasks());
+        let tasks = std::mem::take(&mut *self.0.tasks.lock());
         for entry in tasks.into_iter().rev() {
             entry.task.abort();
         }
-    }
-}
-
-impl Inner {
-    fn tasks(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Isolation of upstreams: limits on concurrency and queueing time, and a circuit breaker.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -11,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::Backoff;
 use super::backoff::chance;
 use super::breaker::{BreakerState, Breakers, Tripped};
+use super::lock::Mutex;
 use super::share::{FairPermit, FairSemaphore, ShareKey};
 
 /// Concurrency limit and circuit breaker of an upstream.
@@ -194,7 +194,7 @@ impl Bulkhead {
 
     fn with_breaker<R>(&self, look: impl FnOnce(&mut Breakers) -> R) -> Option<R> {
         let breaker = self.breaker.as_ref()?;
-        let mut breaker = breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut breaker = breaker.lock();
         Some(look(&mut breaker))
     }
 }

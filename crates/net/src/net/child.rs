@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tokio::process::Command;
 use tokio::runtime::Handle;
+
+use super::lock::Mutex;
 
 /// Resource limits for each process of a group. 0 means no limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,13 +67,9 @@ impl Limits {
 /// Groups that are not dropped yet, by their marks.
 static GROUPS: Mutex<BTreeMap<String, Option<Pid>>> = Mutex::new(BTreeMap::new());
 
-fn groups() -> MutexGuard<'static, BTreeMap<String, Option<Pid>>> {
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Kills all children and their descendants, for a process that exits at once and drops nothing.
 pub fn kill_all() {
-    let groups = std::mem::take(&mut *groups());
+    let groups = std::mem::take(&mut *GROUPS.lock());
     for leader in groups.values().flatten() {
         let _ = rustix::process::kill_process_group(*leader, Signal::KILL);
     }
@@ -116,7 +113,7 @@ impl ProcessGroupBuilder {
         let leader = id
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw);
-        groups().insert(self.mark.clone(), leader);
+        GROUPS.lock().insert(self.mark.clone(), leader);
         Group {
             leader,
             strays: Some(Strays { mark: self.mark }),
@@ -129,7 +126,7 @@ impl Drop for Group {
         self.signal(Signal::KILL);
         let strays = self.strays.take();
         if let Some(strays) = &strays {
-            groups().remove(&strays.mark);
+            GROUPS.lock().remove(&strays.mark);
         }
         // A runtime that is ending drops what it does not run any more, which does the same here.
         if let Ok(runtime) = Handle::try_current() {

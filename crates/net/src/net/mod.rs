@@ -25,6 +25,7 @@ mod guard;
 mod decompress;
 #[cfg(feature = "egress")]
 mod pinned_client;
+mod lock;
 mod memory_budget;
 mod name_patterns;
 mod open_files;
@@ -56,6 +57,7 @@ pub use error::with_causes;
 pub use error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]
 pub use guard::{EgressConfig, Guard, HostRuleError};
+pub use lock::{Mutex, RwLock};
 pub use memory_budget::MemoryBudget;
 pub use name_patterns::{NamePatterns, PatternError};
 pub use open_files::keep_open_file_limit;

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::ThreadId;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use super::client::{
     HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, IDLE_CONNECTIONS, add_empty_length, clean,
 };
 use super::connect::Stream;
+use super::lock::{Mutex, RwLock};
 use super::pools::is_alone;
 use super::{Client, FetchError, OutgoingRequest, Phase, StreamingResponse};
 
@@ -252,12 +253,12 @@ impl Parts {
             return Arc::clone(&self.shared);
         }
         let thread = std::thread::current().id();
-        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        let own = self.own.read();
         if let Some(idle) = own.get(&thread) {
             return Arc::clone(idle);
         }
         drop(own);
-        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.own.write();
         if THREADS_MAX <= own.len() {
             return Arc::clone(&self.shared);
         }
@@ -266,13 +267,9 @@ impl Parts {
 }
 
 impl Idle {
-    fn list(&self) -> MutexGuard<'_, Vec<(Sender, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The one that was used last, since it is the likeliest to be there still.
     fn take(&self) -> Option<Sender> {
-        let mut list = self.list();
+        let mut list = self.0.lock();
         let (sender, since) = list.pop()?;
         if is_old(since, Instant::now()) {
             // So are all others.
@@ -284,7 +281,7 @@ impl Idle {
 
     fn put(&self, sender: Sender) {
         let now = Instant::now();
-        let mut list = self.list();
+        let mut list = self.0.lock();
         let old = list
             .iter()
             .take_while(|(sender, since)| sender.is_closed() || is_old(*since, now))

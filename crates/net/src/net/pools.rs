@@ -5,7 +5,7 @@
 //! therefore have their own connections.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::thread::ThreadId;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use hyper_util::client::legacy;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::connect::Connector;
+use super::lock::RwLock;
 
 pub(super) type Pool = legacy::Client<Connector, Full<Bytes>>;
 
@@ -53,12 +54,12 @@ impl Pools {
             return parts.shared.clone();
         }
         let thread = std::thread::current().id();
-        let own = parts.own.read().unwrap_or_else(PoisonError::into_inner);
+        let own = parts.own.read();
         if let Some(pool) = own.get(&thread) {
             return pool.clone();
         }
         drop(own);
-        let mut own = parts.own.write().unwrap_or_else(PoisonError::into_inner);
+        let mut own = parts.own.write();
         if THREADS_MAX <= own.len() {
             return parts.shared.clone();
         }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::child::{Group, Limits};
+use super::lock::Mutex;
 
 /// A program to start: never through a shell, in a process group of its own, with the environment that is named and
 /// no other.
@@ -154,7 +155,7 @@ pub struct SupervisedChild {
 type SharedGroup = Arc<Mutex<Option<Group>>>;
 
 fn end(group: &SharedGroup) {
-    drop(group.lock().unwrap_or_else(PoisonError::into_inner).take());
+    drop(group.lock().take());
 }
 
 impl Child {
@@ -189,7 +190,7 @@ impl Child {
             drop(stdin);
             let each = grace / 2;
             if timeout(each, child.wait()).await.is_err() {
-                if let Some(group) = &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
+                if let Some(group) = &*shared.lock() {
                     group.signal(Signal::TERM);
                 }
                 let _ = timeout(each, child.wait()).await;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
@@ -10,6 +10,8 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
 use tokio::time::Instant;
+
+use super::lock::Mutex;
 
 /// Looks up the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
@@ -60,7 +62,7 @@ impl<T> Reread<T> {
         stamps: impl FnOnce() -> Stamps,
         read: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let now = Instant::now();
         let before = match &*known {
             Some(known) if now < known.looked + LOOK => return Ok(Arc::clone(&known.value)),

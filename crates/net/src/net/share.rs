@@ -11,10 +11,12 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
 use tokio::sync::oneshot;
+
+use super::lock::Mutex;
 
 /// Maximum number of calls that wait for a permit, of one caller and of all together.
 const WAITERS_OF_ONE: usize = 512;
@@ -126,7 +128,7 @@ impl FairSemaphore {
 
     /// Number of free permits.
     pub fn available(&self) -> usize {
-        self.0.state().free
+        self.0.state.lock().free
     }
 
     /// Number of permits that are held.
@@ -136,12 +138,12 @@ impl FairSemaphore {
 
     /// Returns true if the current caller would have to wait.
     pub fn is_exhausted(&self) -> bool {
-        !self.0.state().may_take(ShareKey::current())
+        !self.0.state.lock().may_take(ShareKey::current())
     }
 
     /// Takes a permit for a caller, if one is free for it.
     pub(crate) fn try_acquire_for(&self, key: ShareKey) -> Option<FairPermit> {
-        self.0.state().take(key).then(|| self.permit(key))
+        self.0.state.lock().take(key).then(|| self.permit(key))
     }
 
     /// Waits for a permit for the current caller. Dropping the future gives up.
@@ -160,7 +162,7 @@ impl FairSemaphore {
     /// Too many calls wait already.
     pub(crate) async fn acquire_for(&self, key: ShareKey) -> Result<FairPermit, QueueFull> {
         let receiver = {
-            let mut state = self.0.state();
+            let mut state = self.0.state.lock();
             if state.take(key) {
                 drop(state);
                 return Ok(self.permit(key));
@@ -185,12 +187,8 @@ impl FairSemaphore {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn release(self: &Arc<Self>, key: ShareKey) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.give_back(key);
         while let Some((key, waiter)) = state.next() {
             let permit = FairPermit {
@@ -307,7 +305,7 @@ impl Drop for Queued<'_> {
             return;
         }
         self.receiver.close();
-        self.inner.state().leave(self.key);
+        self.inner.state.lock().leave(self.key);
         // A permit that was granted meanwhile is released with the receiver, after this.
     }
 }
@@ -420,10 +418,10 @@ mod tests {
         {
             let mut gives_up = pin!(semaphore.acquire_for(key("alice")));
             assert!(gives_up.as_mut().poll(cx).is_pending());
-            assert_eq!(semaphore.0.state().waiters, 1);
+            assert_eq!(semaphore.0.state.lock().waiters, 1);
         }
         {
-            let state = semaphore.0.state();
+            let state = semaphore.0.state.lock();
             assert!(state.waiters == 0 && state.ring.is_empty() && state.waiting.is_empty());
         }
         {
@@ -434,7 +432,7 @@ mod tests {
             assert_eq!(semaphore.available(), 0);
         }
         assert_eq!(semaphore.available(), 1);
-        assert!(semaphore.0.state().held.is_empty());
+        assert!(semaphore.0.state.lock().held.is_empty());
     }
 
     #[test]

@@ -7,11 +7,13 @@ use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
+
+use super::lock::Mutex;
 
 /// As `tokio::spawn`.
 pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
@@ -107,7 +109,7 @@ fn try_spawn_with<T: Send + 'static>(
     let slot = Arc::new(Mutex::new(Some(work)));
     let queued = Arc::clone(&slot);
     let run: Work<T> = Box::new(move || {
-        let work = queued.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let work = queued.lock().take();
         match work {
             Some(work) => work(),
             // Taken back. Nothing waits for this task, which stayed in the queue.
@@ -115,7 +117,7 @@ fn try_spawn_with<T: Send + 'static>(
         }
     });
     // Held while the task is queued, so that the work cannot begin on another thread and be taken back as well.
-    let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = slot.lock();
     let expected = EXPECTS_PANIC.replace(true);
     let spawned = catch_unwind(AssertUnwindSafe(|| spawn(run)));
     EXPECTS_PANIC.set(expected);
@@ -137,7 +139,7 @@ mod tests {
         let queue = Mutex::new(None);
         let work = try_spawn_with(work, |run| {
             assert!(is_panic_expected());
-            *queue.lock().expect("no panic") = Some(run);
+            *queue.lock() = Some(run);
             resume_unwind(Box::new("OS can't spawn worker thread"))
         });
         let work = work.expect_err("no thread");

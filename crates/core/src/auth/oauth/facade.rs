@@ -360,16 +360,13 @@ mod built {
             let client_id = client_id.ok_or(FacadeSetupError::Missing("client_id"))?;
             let client_secret = self.client_secret.clone();
             let client_secret = client_secret.ok_or(FacadeSetupError::Missing("client_secret"))?;
-            let scopes: &[&str] = match is_github {
-                true => &["read:user", "user:email"],
-                false => &["openid", "profile", "email"],
+            let (kind, scopes): (_, &[&str]) = match is_github {
+                true => (ProviderKind::Plain, &["read:user", "user:email"]),
+                false => (ProviderKind::OpenId, &["openid", "profile", "email"]),
             };
             Ok(CheckedProvider {
                 issuer: text.clone(),
-                kind: match is_github {
-                    true => ProviderKind::Plain,
-                    false => ProviderKind::OpenId,
-                },
+                kind,
                 preset,
                 client_id,
                 client_secret,
@@ -377,14 +374,7 @@ mod built {
                     true => scopes.iter().map(ToString::to_string).collect(),
                     false => self.provider_scopes.clone(),
                 },
-                group_claims: match &self.groups_claim {
-                    Some(claim) => vec![claim.clone()],
-                    None => preset
-                        .group_claims()
-                        .iter()
-                        .map(ToString::to_string)
-                        .collect(),
-                },
+                group_claims: preset.group_claims(self.groups_claim.as_deref()),
                 url,
             })
         }

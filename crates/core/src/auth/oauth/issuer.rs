@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use http::header::CACHE_CONTROL;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -16,7 +17,7 @@ use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
 use super::strict_json;
 use crate::auth::credential_cache::Epoch;
-use crate::net::{Client, FetchError, OutgoingRequest, with_causes};
+use crate::net::{Client, FetchError, FetchedResponse, OutgoingRequest, with_causes};
 
 /// Lifetime of keys without caching headers, and bounds of the lifetime.
 const LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -65,7 +66,6 @@ pub(super) struct IssuerState {
     /// Time of the last fetch caused by an unknown key, in milliseconds since `began`; 0 if never.
     unknown_at: AtomicU64,
     began: Instant,
-    fetches: AtomicU64,
     /// True if the last fetch failed, so that the issuer may have newer keys.
     is_outdated: AtomicBool,
     /// Records changes of the keys.
@@ -76,7 +76,7 @@ pub(super) struct IssuerState {
 #[derive(Debug)]
 pub(super) struct CachedKeys {
     pub(super) keys: KeySet,
-    text: bytes::Bytes,
+    text: Bytes,
     since: Instant,
     life: Duration,
     /// Grows with each change of the keys.
@@ -130,7 +130,6 @@ impl Default for IssuerState {
             attempts: watch::Sender::new(0),
             unknown_at: AtomicU64::new(0),
             began: Instant::now(),
-            fetches: AtomicU64::new(0),
             is_outdated: AtomicBool::new(false),
             changes: Epoch::default(),
         }
@@ -257,14 +256,22 @@ impl Issuer {
         }
     }
 
-    /// Fetches the keys once, and returns their lifetime.
-    async fn refresh(&self, client: &Client) -> Result<Duration, KeysError> {
-        self.state.fetches.fetch_add(1, Ordering::Relaxed);
+    /// Fetches the keys once. Returns their URL, the response and the keys in it.
+    async fn fetch(&self, client: &Client) -> Result<(Url, FetchedResponse, KeySet), KeysError> {
         let url = match &self.jwks_url {
             Some(url) => url.clone(),
             None => self.discover(client).await?,
         };
         let answer = get(client, &url).await?;
+        match KeySet::read(&answer.body) {
+            Ok(keys) => Ok((url, answer, keys)),
+            Err(source) => Err(KeysError::Keys { url, source }),
+        }
+    }
+
+    /// Fetches and holds the keys, and returns their lifetime.
+    async fn refresh(&self, client: &Client) -> Result<Duration, KeysError> {
+        let (url, answer, keys) = self.fetch(client).await?;
         let held = self.state.held.load_full();
         let life = life(&answer.headers);
         let edition = match &held {
@@ -273,21 +280,10 @@ impl Issuer {
             Some(held) => held.edition + 1,
             None => 1,
         };
-        let keys = KeySet::read(&answer.body).map_err(|source| KeysError::Keys {
-            url: url.clone(),
-            source,
-        })?;
         if held.is_none_or(|held| held.edition != edition) {
             tracing::info!(issuer = self.names[0], %url, "an issuer's keys were read");
         }
-        self.state.held.store(Some(Arc::new(CachedKeys {
-            keys,
-            text: answer.body,
-            since: Instant::now(),
-            life,
-            edition,
-        })));
-        self.state.changes.note();
+        self.state.store(keys, answer.body, life, edition);
         Ok(life)
     }
 
@@ -342,15 +338,7 @@ impl Issuer {
     /// Fetches the keys once, for configuration checks. The result is not stored.
     #[cfg(feature = "cli")]
     pub(super) async fn examine(&self, client: &Client) -> Result<IssuerReport, KeysError> {
-        let url = match &self.jwks_url {
-            Some(url) => url.clone(),
-            None => self.discover(client).await?,
-        };
-        let answer = get(client, &url).await?;
-        let keys = KeySet::read(&answer.body).map_err(|source| KeysError::Keys {
-            url: url.clone(),
-            source,
-        })?;
+        let (url, answer, keys) = self.fetch(client).await?;
         let date = answer
             .headers
             .get(http::header::DATE)
@@ -375,24 +363,31 @@ impl Issuer {
         let Ok(keys) = KeySet::read(text.as_bytes()) else {
             return;
         };
-        self.state.held.store(Some(Arc::new(CachedKeys {
-            keys,
-            text: text.to_owned().into(),
-            since: Instant::now(),
-            life: LIFE_DEFAULT,
-            edition,
-        })));
-        self.state.changes.note();
+        let text = text.to_owned().into();
+        self.state.store(keys, text, LIFE_DEFAULT, edition);
     }
 
     /// Returns the number of fetches.
     #[cfg(test)]
     pub(super) fn fetches(&self) -> u64 {
-        self.state.fetches.load(Ordering::Relaxed)
+        *self.state.attempts.borrow()
     }
 }
 
-async fn get(client: &Client, url: &Url) -> Result<crate::net::FetchedResponse, KeysError> {
+impl IssuerState {
+    fn store(&self, keys: KeySet, text: Bytes, life: Duration, edition: u64) {
+        self.held.store(Some(Arc::new(CachedKeys {
+            keys,
+            text,
+            since: Instant::now(),
+            life,
+            edition,
+        })));
+        self.changes.note();
+    }
+}
+
+async fn get(client: &Client, url: &Url) -> Result<FetchedResponse, KeysError> {
     let answer = client
         .fetch(OutgoingRequest::get(url.clone()))
         .await

@@ -79,12 +79,7 @@ pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Issuer
         Ok(tokens) => tokens,
         Err(error) => return vec![("settings".to_owned(), Err(error.to_string()))],
     };
-    let with_keys = tokens
-        .0
-        .issuers
-        .iter()
-        .filter(|issuer| !issuer.is_introspected);
-    let each = with_keys.map(|issuer| async {
+    let each = tokens.0.with_keys().map(|issuer| async {
         let found = issuer.examine(&tokens.0.client).await;
         (
             issuer.names[0].clone(),
@@ -166,6 +161,14 @@ impl fmt::Debug for Inner {
     }
 }
 
+impl Inner {
+    /// Returns the issuers whose keys verify tokens: all whose tokens are not introspected.
+    fn with_keys(&self) -> impl Iterator<Item = &Arc<Issuer>> {
+        let issuers = self.issuers.iter();
+        issuers.filter(|issuer| !issuer.is_introspected)
+    }
+}
+
 impl Tokens {
     /// Signature algorithms of DPoP proofs.
     pub(super) const DPOP_ALGORITHMS: &'static [&'static str] = &DPOP_ALGORITHMS;
@@ -230,9 +233,7 @@ impl Tokens {
             implied: ArcSwap::from_pointee(implied.clone()),
             endpoints: Vec::new(),
             changes: Epoch::default(),
-            introspection: introspection
-                .map(Arc::new)
-                .map(|introspection| (at, introspection)),
+            introspection: introspection.map(|introspection| (at, Arc::new(introspection))),
             verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
             keeps_tokens: AtomicBool::new(false),
             requires_dpop: config.dpop.required,
@@ -259,28 +260,17 @@ impl Tokens {
             audiences = vec![resource.to_owned(), format!("{resource}/")];
         }
         let address = issuer_url(setting, &one.issuer)?;
-        let jwks_url = match &one.jwks_url {
-            None => None,
-            Some(text) => Some(url(&beside(setting, "jwks_url"), text)?),
-        };
+        let read_url = |text: &String| url(&beside(setting, "jwks_url"), text);
+        let jwks_url = one.jwks_url.as_ref().map(read_url).transpose()?;
         let preset = one.preset.unwrap_or_else(|| Preset::of(&address));
         let name = one.name.unwrap_or_else(|| issuer_name(&address));
-        let group_claims = match one.groups_claim {
-            Some(claim) => vec![claim],
-            None => preset
-                .group_claims()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-        };
-        let names = preset.issuer_names(&one.issuer);
         Ok(Issuer {
             name,
-            names,
+            names: preset.issuer_names(&one.issuer),
             preset,
             audiences,
             derives_audiences,
-            group_claims,
+            group_claims: preset.group_claims(one.groups_claim.as_deref()),
             jwks_url,
             url: address,
             is_introspected: config.introspection.url.is_some()
@@ -359,8 +349,7 @@ impl Tokens {
 
     /// Returns true if the keys of every issuer are available.
     pub fn is_ready(&self) -> bool {
-        let mut issuers = self.0.issuers.iter();
-        issuers.all(|issuer| issuer.is_introspected || issuer.keys().is_some())
+        self.0.with_keys().all(|issuer| issuer.keys().is_some())
     }
 
     /// Returns the canonical names of the issuers.
@@ -374,12 +363,7 @@ impl Tokens {
         if let Some((_, introspection)) = &self.0.introspection {
             introspection.show(metrics);
         }
-        let with_keys = self
-            .0
-            .issuers
-            .iter()
-            .filter(|issuer| !issuer.is_introspected);
-        for issuer in with_keys {
+        for issuer in self.0.with_keys() {
             let labels = [("issuer", &*issuer.names[0])];
             let issuer = Arc::clone(issuer);
             metrics.read(&telemetry::KEYS_AGE, &labels, move || {

@@ -104,19 +104,18 @@ impl Preset {
         }
     }
 
-    /// Returns the claims with groups.
-    pub(super) fn group_claims(self) -> &'static [&'static str] {
-        match self {
+    /// Returns the claims with groups: the configured one, or those of the product.
+    pub(super) fn group_claims(self, configured: Option<&str>) -> Vec<String> {
+        if let Some(claim) = configured {
+            return vec![claim.to_owned()];
+        }
+        let claims: &[&str] = match self {
             Self::Entra => &["groups", "roles"],
             Self::Keycloak => &["groups", "realm_access.roles"],
             Self::Cognito => &["cognito:groups"],
             _ => &["groups"],
-        }
-    }
-
-    /// Returns the claims with the client, in order of precedence.
-    pub(super) fn client_claims(self) -> &'static [&'static str] {
-        &["client_id", "azp", "cid", "appid"]
+        };
+        claims.iter().map(ToString::to_string).collect()
     }
 }
 

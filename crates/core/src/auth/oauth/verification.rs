@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderName;
 use serde_json::{Map, Value};
 
@@ -16,12 +15,16 @@ use super::token::{self, ClaimRequirements, EXPIRED, Token, TokenError, UNKNOWN_
 use super::{Inner, Tokens, Verified};
 use crate::auth::credential_cache::{Cacheable, FOREVER};
 use crate::auth::credentials::DPOP_HEADER;
-use crate::auth::principal::{AccessToken, Facts};
+use crate::auth::principal::{AccessToken, Facts, claim_at};
 use crate::auth::scopes::Implied;
-use crate::auth::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
+use crate::auth::{
+    AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind, sha256,
+};
 
 /// Maximum cache time, in seconds.
 pub(super) const VERIFIED_SECONDS: u64 = 300;
+/// Claims with the client, in order of precedence.
+const CLIENT_CLAIMS: [&str; 4] = ["client_id", "azp", "cid", "appid"];
 /// Maximum number of scopes and of groups in a token.
 const WORDS_MAX: usize = 1024;
 
@@ -45,7 +48,7 @@ impl AuthMethod for Tokens {
         let Some(text) = presented.access_token().filter(|text| Token::is_one(text)) else {
             return AuthOutcome::Absent;
         };
-        let hash = hash(text);
+        let hash = sha256(text.as_bytes());
         if let Some(principal) = self.0.remembered(&hash, now) {
             return self.0.proven(principal, &shown, now);
         }
@@ -74,13 +77,14 @@ impl Cacheable for Tokens {
         }
         if let Some((text, _, introspection)) = self.0.introspected(presented) {
             let implied = self.0.implied.load();
-            let result = introspection.cached(&hash(text), presented.now(), &implied)?;
+            let result =
+                introspection.cached(&sha256(text.as_bytes()), presented.now(), &implied)?;
             return Some(result.until());
         }
         let Some(text) = presented.access_token().filter(|text| Token::is_one(text)) else {
             return Some(FOREVER);
         };
-        let verified = self.0.verified.get(&hash(text))?;
+        let verified = self.0.verified.get(&sha256(text.as_bytes()))?;
         let keys = self.0.issuers[verified.issuer].holds_for(verified.edition)?;
         Some(verified.until.min(presented.now() + keys))
     }
@@ -94,13 +98,6 @@ pub(super) async fn settled(outcome: AuthOutcome) -> AuthOutcome {
     }
 }
 
-/// Cache key of a token.
-fn hash(text: &str) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
-    hash
-}
-
 impl Tokens {
     /// Introspects a token, unless the result is cached.
     fn introspect(
@@ -110,7 +107,7 @@ impl Tokens {
         introspection: &Arc<Introspection>,
         now: u64,
     ) -> AuthOutcome {
-        let hash = hash(text);
+        let hash = sha256(text.as_bytes());
         let implied = self.0.implied.load_full();
         if let Some(result) = introspection.cached(&hash, now, &implied) {
             return self.0.bound(result.outcome(), &shown, now);
@@ -342,8 +339,8 @@ impl Inner {
         let scopes = words_of(claims, issuer.preset.scope_claims(), true)?;
         let group_claims: Vec<_> = issuer.group_claims.iter().map(String::as_str).collect();
         let groups = words_of(claims, &group_claims, false)?;
-        let client = issuer.preset.client_claims().iter();
-        let client = client.copied().find_map(|name| claims.get(name)?.as_str());
+        let mut client = CLIENT_CLAIMS.into_iter();
+        let client = client.find_map(|name| claims.get(name)?.as_str());
         let subject = token.subject().map_err(refused)?;
         let own_name = &issuer.names[0];
         let name = format!("oauth:{}#{subject}", issuer.name);
@@ -407,7 +404,7 @@ fn words_of(
     };
     let mut words = Vec::new();
     for name in names {
-        match claim(claims, name) {
+        match claim_at(claims, name) {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) if spaced => {
                 words.extend(text.split_ascii_whitespace().map(str::to_owned));
@@ -427,13 +424,4 @@ fn words_of(
         }
     }
     Ok(words)
-}
-
-/// Returns a claim by name or by path.
-fn claim<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
-    if let Some(value) = claims.get(name) {
-        return Some(value);
-    }
-    let (first, rest) = name.split_once('.')?;
-    claim(claims.get(first)?.as_object()?, rest)
 }

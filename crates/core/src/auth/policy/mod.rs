@@ -13,13 +13,15 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use super::Principal;
+use super::scopes::add_scopes;
+use crate::net::Mutex;
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
 use names::{NameTable, Names};
@@ -62,6 +64,16 @@ pub struct Decision {
     pub requires: Vec<String>,
 }
 
+impl Decision {
+    fn denial(rule: Option<&Rule>) -> Self {
+        Self {
+            allowed: false,
+            rule: rule.map(|rule| rule.name.clone()),
+            requires: Vec::new(),
+        }
+    }
+}
+
 /// All rules, compiled.
 pub struct Policy {
     rules: Vec<Rule>,
@@ -90,10 +102,8 @@ pub struct Class {
     pub digest: Arc<str>,
     /// The digest as a number.
     pub number: u64,
-    tools: OnceLock<Visible>,
-    resources: OnceLock<Visible>,
-    templates: OnceLock<Visible>,
-    prompts: OnceLock<Visible>,
+    /// By [`ItemKind`].
+    visible: [OnceLock<Visible>; ItemKind::COUNT],
 }
 
 /// Visible items of a class in one table.
@@ -159,9 +169,9 @@ impl Policy {
         let default = config
             .default
             .unwrap_or(if allows { Effect::Deny } else { Effect::Allow });
-        let about = || rules.iter().map(|_| OnceLock::new()).collect();
+        let about = |_| rules.iter().map(|_| OnceLock::new()).collect();
         Ok(Self {
-            about: [about(), about(), about(), about()],
+            about: std::array::from_fn(about),
             rules,
             default,
             read: Names::read("policy.read", &config.read)?.unwrap_or_default(),
@@ -206,7 +216,7 @@ impl Policy {
             }
         }
         let mask = mask.into_boxed_slice();
-        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut classes = self.classes.lock();
         if let Some(class) = classes.get(&mask) {
             return Arc::clone(class);
         }
@@ -229,10 +239,7 @@ impl Policy {
             rules: mask,
             digest: HEXLOWER.encode(&beginning).into(),
             number: u64::from_be_bytes(beginning),
-            tools: OnceLock::new(),
-            resources: OnceLock::new(),
-            templates: OnceLock::new(),
-            prompts: OnceLock::new(),
+            visible: [const { OnceLock::new() }; ItemKind::COUNT],
         }
     }
 
@@ -248,12 +255,7 @@ impl Policy {
         count: usize,
         entries: impl Fn() -> Vec<Target<'t>>,
     ) -> &'c Visible {
-        let visible = match shelf {
-            ItemKind::Tools => &class.tools,
-            ItemKind::Resources => &class.resources,
-            ItemKind::Templates => &class.templates,
-            ItemKind::Prompts => &class.prompts,
-        };
+        let visible = &class.visible[shelf as usize];
         visible.get_or_init(|| self.evaluate(class, shelf, count, entries))
     }
 
@@ -315,13 +317,7 @@ impl Policy {
             .filter(|rule| rule.is_about(target))
         {
             match rule.effect {
-                Effect::Deny => {
-                    return Decision {
-                        allowed: false,
-                        rule: Some(rule.name.clone()),
-                        requires: Vec::new(),
-                    };
-                }
+                Effect::Deny => return Decision::denial(Some(rule)),
                 Effect::Allow => {
                     allowed.get_or_insert_with(|| rule.name.clone());
                     add_scopes(&mut requires, &rule.requires);
@@ -348,13 +344,8 @@ impl Policy {
         if !decision.allowed {
             return decision;
         }
-        let denied = |rule: Option<String>| Decision {
-            allowed: false,
-            rule,
-            requires: Vec::new(),
-        };
         let Some(forms) = uri::forms(uri) else {
-            return denied(None);
+            return Decision::denial(None);
         };
         for form in forms.meant.iter().filter(|form| *form != uri) {
             let meant = self.decide(class, target(form));
@@ -369,7 +360,7 @@ impl Policy {
                 continue;
             }
             if rule.effect == Effect::Deny {
-                return denied(Some(rule.name.clone()));
+                return Decision::denial(Some(rule));
             }
             add_scopes(&mut decision.requires, &rule.requires);
         }
@@ -387,18 +378,9 @@ impl Policy {
             ("policy.write".to_owned(), &config.write, tools, "tool"),
         ];
         for (at, rule) in config.rules.iter().enumerate() {
-            settings.push((
-                format!("policy.rules[{at}].tools"),
-                &rule.tools,
-                tools,
-                "tool",
-            ));
-            settings.push((
-                format!("policy.rules[{at}].prompts"),
-                &rule.prompts,
-                prompts,
-                "prompt",
-            ));
+            let setting = |kind| format!("policy.rules[{at}].{kind}");
+            settings.push((setting("tools"), &rule.tools, tools, "tool"));
+            settings.push((setting("prompts"), &rule.prompts, prompts, "prompt"));
         }
         // Most patterns are plain names, which a set finds without a scan.
         let known = |names: &[&'n str]| -> HashSet<&'n str> { names.iter().copied().collect() };
@@ -427,41 +409,23 @@ impl Policy {
     }
 }
 
-/// Adds the scopes that are not among the known ones.
-fn add_scopes(known: &mut Vec<String>, more: &[String]) {
-    for scope in more {
-        if !known.contains(scope) {
-            known.push(scope.clone());
-        }
-    }
-}
-
 /// Indexes of the set bits, so that rules for other principals cost nothing.
 fn ones(words: &[u64]) -> impl Iterator<Item = usize> {
     let words = words.iter().enumerate();
-    words.flat_map(|(word, bits)| Ones(*bits).map(move |bit| word * 64 + bit))
-}
-
-/// Indexes of the set bits of one word.
-struct Ones(u64);
-
-impl Iterator for Ones {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let place = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
-        self.0 &= self.0 - 1;
-        Some(place)
-    }
+    words.flat_map(|(word, bits)| {
+        let nonzero = |bits: u64| (bits != 0).then_some(bits);
+        let rests = std::iter::successors(nonzero(*bits), move |bits| nonzero(bits & (bits - 1)));
+        rests.map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+    })
 }
 
 impl Class {
     /// Returns the memory of the class and its visible items.
     #[cfg(any(test, feature = "testing"))]
     pub fn bytes(&self) -> usize {
-        let seen = [&self.tools, &self.resources, &self.templates, &self.prompts];
-        let seen: usize = seen
-            .into_iter()
+        let seen: usize = self
+            .visible
+            .iter()
             .filter_map(OnceLock::get)
             .map(|visible| size_of_val(&*visible.bits) + visible.requires.len() * 64)
             .sum();

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA256, digest};
-
-use super::super::Principal;
 use super::super::scopes::is_scope;
+use super::super::{Principal, sha256};
 use super::config::{Access, Effect, PolicyError, RuleConfig};
 use super::names::{NameTable, Names};
 use super::uri;
@@ -56,8 +54,6 @@ impl Rule {
         let canonical = config.resources.iter().map(|p| uri::canonical_pattern(p));
         let canonical = canonical.flatten();
         let resources: Vec<_> = config.resources.iter().cloned().chain(canonical).collect();
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, &text).as_ref());
         Ok(Self {
             name: config
                 .name
@@ -75,7 +71,7 @@ impl Rule {
             prompts: Names::read(&setting("prompts"), &config.prompts)?,
             access: config.access,
             requires: config.requires.clone(),
-            digest: hash,
+            digest: sha256(&text),
         })
     }
 

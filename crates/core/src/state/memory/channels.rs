@@ -215,7 +215,7 @@ impl Listener {
 impl Subscription for Listener {
     fn next(&mut self) -> BoxFuture<'_, SubscriptionEvent> {
         Box::pin(poll_fn(|cx| {
-            let mut inner = self.store.lock();
+            let mut inner = self.store.inner.lock();
             inner.poll_next(&self.channel, self.number, cx)
         }))
     }
@@ -223,6 +223,9 @@ impl Subscription for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.store.lock().unsubscribe(&self.channel, self.number);
+        self.store
+            .inner
+            .lock()
+            .unsubscribe(&self.channel, self.number);
     }
 }

@@ -81,8 +81,9 @@ impl Address {
         match kind {
             "+cluster" => {
                 // A cluster has one database.
-                let is_plain = matches!(path, "" | "0") && query.is_empty();
-                is_plain.then_some(())?;
+                if !matches!(path, "" | "0") || !query.is_empty() {
+                    return None;
+                }
                 Some(Self::Cluster {
                     nodes: read_hosts(hosts, REDIS_PORT, is_secure)?,
                     is_secure,
@@ -124,12 +125,9 @@ impl Address {
 /// `user:password`, `:password` or `user`.
 fn read_login(text: &str) -> Option<Login> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
-    let part = |text: &str| {
-        Some(if text.is_empty() {
-            None
-        } else {
-            Some(decoded(text)?)
-        })
+    let part = |text: &str| match text {
+        "" => Some(None),
+        text => decoded(text).map(Some),
     };
     Some(Login {
         user: part(user)?,

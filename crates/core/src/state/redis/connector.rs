@@ -1,8 +1,8 @@
 //! Connections: to a server, to the master that sentinels name, to a cluster.
 
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{
@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout};
 
 use super::address::{Address, Login};
 use super::on_demand::{Connect, ERRORS_MAX, OnDemand, REPLACEMENT};
+use crate::net::Mutex;
 
 /// Timeout of connecting to one server.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -283,7 +284,7 @@ fn is_of_a_lost_master(error: &RedisError) -> bool {
 
 impl SingleNode {
     fn connection(&self) -> RedisResult<ConnectionManager> {
-        let mut managed = self.managed();
+        let mut managed = self.managed.lock();
         if let Some(manager) = &managed.manager {
             return Ok(manager.clone());
         }
@@ -315,7 +316,7 @@ impl SingleNode {
     fn fail(&self, is_of_this_connection: bool) {
         let errors = self.errors.fetch_add(1, Ordering::Relaxed) + 1;
         if is_of_this_connection || ERRORS_MAX <= errors {
-            let mut managed = self.managed();
+            let mut managed = self.managed.lock();
             if managed
                 .replaced
                 .is_none_or(|at| REPLACEMENT <= at.elapsed())
@@ -325,10 +326,6 @@ impl SingleNode {
                 self.errors.store(0, Ordering::Relaxed);
             }
         }
-    }
-
-    fn managed(&self) -> MutexGuard<'_, ManagedConnection> {
-        self.managed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Subscriptions. All share one connection, which is opened in the background and restored when it is lost.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::connector::{Deployment, FollowedMaster, unreachable};
-use crate::net;
+use crate::net::{self, Mutex};
 use crate::state::{Subscription, SubscriptionEvent};
 
 /// Subscriptions of this process, by channel.
@@ -83,7 +83,7 @@ impl Subscriptions {
         let (sender, messages) = mpsc::channel(WAITING_MAX);
         let (confirmed, is_confirmed) = oneshot::channel();
         let missed = Arc::new(AtomicBool::new(false));
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         registry.next += 1;
         let number = registry.next;
         let subscriber = Subscriber {
@@ -182,7 +182,7 @@ impl Subscriptions {
     }
 
     fn differences(&self, active: &HashSet<Arc<str>>) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         let wanted = registry.channels.keys();
         let added = wanted.filter(|channel| !active.contains(*channel));
         let removed = active
@@ -193,7 +193,7 @@ impl Subscriptions {
 
     /// Tells subscribers of a former connection that messages may have been lost.
     fn report_missed(&self, channels: &[Arc<str>]) {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         let of_channels = channels
             .iter()
             .filter_map(|name| registry.channels.get(name));
@@ -205,7 +205,7 @@ impl Subscriptions {
     }
 
     fn confirm(&self, active: &HashSet<Arc<str>>) {
-        for (channel, subscribers) in &mut self.registry().channels {
+        for (channel, subscribers) in &mut self.registry.lock().channels {
             let is_active = active.contains(channel);
             for subscriber in subscribers.values_mut().filter(|_| is_active) {
                 subscriber.answer(Ok(()));
@@ -214,7 +214,7 @@ impl Subscriptions {
     }
 
     fn reject_waiting(&self, error: &RedisError) {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         let subscribers = registry.channels.values_mut();
         for subscriber in subscribers.flat_map(HashMap::values_mut) {
             subscriber.answer(Err(error.clone()));
@@ -222,7 +222,7 @@ impl Subscriptions {
     }
 
     fn deliver(&self, message: &Msg) {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         let Some(subscribers) = registry.channels.get(message.get_channel_name()) else {
             return;
         };
@@ -230,10 +230,6 @@ impl Subscriptions {
         for subscriber in subscribers.values() {
             subscriber.send(SubscriptionEvent::Message(bytes.clone()));
         }
-    }
-
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -261,7 +257,7 @@ struct Driver<'s> {
 impl Driver<'_> {
     /// Returns true if there is no subscription. A later one starts another driver.
     fn finishes(&mut self) -> bool {
-        let mut registry = self.subscriptions.registry();
+        let mut registry = self.subscriptions.registry.lock();
         self.is_finished = registry.channels.is_empty();
         registry.has_driver = !self.is_finished;
         self.is_finished
@@ -271,7 +267,7 @@ impl Driver<'_> {
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.subscriptions.registry().has_driver = false;
+            self.subscriptions.registry.lock().has_driver = false;
         }
     }
 }
@@ -292,7 +288,7 @@ impl Subscription for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut registry = self.subscriptions.registry();
+        let mut registry = self.subscriptions.registry.lock();
         if let Some(subscribers) = registry.channels.get_mut(&self.channel) {
             subscribers.remove(&self.number);
             if subscribers.is_empty() {

@@ -12,17 +12,19 @@ mod connector;
 mod on_demand;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, Script, ServerErrorKind, cmd};
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, RedisError, Script, ScriptInvocation, ServerErrorKind, cmd,
+};
 use tokio::time::Instant;
 
 use super::{
     LogPage, OpenStateError, Retention, State, StateConfig, StateError, StateFuture, Subscription,
 };
-use crate::net::{Backoff, Breaker, chance};
+use crate::net::{Backoff, Breaker, Mutex, chance};
 use address::Address;
 use connector::{Connection, Deployment};
 use listener::Subscriptions;
@@ -83,6 +85,16 @@ impl Redis {
         format!("{}{key}", self.prefix)
     }
 
+    fn set(&self, key: &str, value: &[u8], life: Duration) -> Cmd {
+        let mut command = cmd("SET");
+        command
+            .arg(self.key(key))
+            .arg(value)
+            .arg("PX")
+            .arg(millis(life));
+        command
+    }
+
     async fn ask<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StateError> {
         let (call, mut connection) = self.enter().await?;
         let result = command.query_async(&mut connection).await;
@@ -91,14 +103,8 @@ impl Redis {
 
     async fn run<T: FromRedisValue>(
         &self,
-        script: &Script,
-        key: &str,
-        arguments: &[&[u8]],
+        invocation: ScriptInvocation<'_>,
     ) -> Result<T, StateError> {
-        let mut invocation = script.key(self.key(key));
-        for argument in arguments {
-            invocation.arg(*argument);
-        }
         let (call, mut connection) = self.enter().await?;
         let result = invocation.invoke_async(&mut connection).await;
         self.leave(call, &connection, result)
@@ -129,20 +135,15 @@ impl Redis {
 
     /// Refuses a call at once if those before it have failed.
     fn begin(&self) -> Result<Call<'_>, StateError> {
-        match self.breaker().enter(Instant::now()) {
-            Ok(()) => Ok(Call {
-                redis: Some(self),
-                began: Instant::now(),
-                is_asked: false,
-            }),
-            Err(_) => Err(unreachable(
-                "it did not respond before, and is not asked again for a moment",
-            )),
-        }
-    }
-
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        let began = Instant::now();
+        self.breaker.lock().enter(began).map_err(|_| {
+            unreachable("it did not respond before, and is not asked again for a moment")
+        })?;
+        Ok(Call {
+            redis: Some(self),
+            began,
+            is_asked: false,
+        })
     }
 }
 
@@ -165,14 +166,13 @@ struct Call<'r> {
 
 impl Call<'_> {
     fn end<T>(mut self, result: Result<T, RedisError>) -> Result<T, StateError> {
-        let redis = self.redis.take();
-        if let Some(redis) = redis {
+        if let Some(redis) = self.redis.take() {
             match &result {
                 // A server that says no is one that answers.
                 Err(error) if is_of_the_connection(error) => {
-                    redis.breaker().failed(Instant::now(), chance());
+                    redis.breaker.lock().failed(Instant::now(), chance());
                 }
-                _ => redis.breaker().succeeded(),
+                _ => redis.breaker.lock().succeeded(),
             }
         }
         result.map_err(|error| state_error(&error))
@@ -186,10 +186,10 @@ impl Drop for Call<'_> {
         };
         let now = Instant::now();
         if now < self.began + redis.within.min(SILENCE) {
-            redis.breaker().abandoned(now);
+            redis.breaker.lock().abandoned(now);
             return;
         }
-        redis.breaker().failed(now, chance());
+        redis.breaker.lock().failed(now, chance());
         if self.is_asked {
             redis.way.miss();
         }
@@ -263,13 +263,7 @@ impl State for Redis {
     }
 
     fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()> {
-        let mut command = cmd("SET");
-        command
-            .arg(self.key(key))
-            .arg(&*value)
-            .arg("PX")
-            .arg(millis(life));
-        Box::pin(self.ask(command))
+        Box::pin(self.ask(self.set(key, &value, life)))
     }
 
     fn put_if_absent<'a>(
@@ -278,13 +272,7 @@ impl State for Redis {
         value: Bytes,
         life: Duration,
     ) -> StateFuture<'a, bool> {
-        let mut command = cmd("SET");
-        command
-            .arg(self.key(key))
-            .arg(&*value)
-            .arg("PX")
-            .arg(millis(life))
-            .arg("NX");
+        let command = self.set(key, &value, life).arg("NX").to_owned();
         Box::pin(async move {
             let written: Option<String> = self.ask(command).await?;
             Ok(written.is_some())
@@ -298,11 +286,9 @@ impl State for Redis {
         value: Bytes,
         life: Duration,
     ) -> StateFuture<'a, bool> {
-        Box::pin(async move {
-            let life = millis(life);
-            let arguments = [&*expected, &*value, life.as_bytes()];
-            self.run(&self.scripts.swap, key, &arguments).await
-        })
+        let mut swap = self.scripts.swap.key(self.key(key));
+        swap.arg(&*expected).arg(&*value).arg(millis(life));
+        Box::pin(self.run(swap))
     }
 
     fn remove<'a>(&'a self, key: &'a str) -> StateFuture<'a, bool> {
@@ -311,25 +297,19 @@ impl State for Redis {
     }
 
     fn count<'a>(&'a self, key: &'a str, by: u64, life: Duration) -> StateFuture<'a, u64> {
-        Box::pin(async move {
-            let (by, life) = (by.to_string(), millis(life));
-            let arguments = [by.as_bytes(), life.as_bytes()];
-            self.run(&self.scripts.count, key, &arguments).await
-        })
+        let mut count = self.scripts.count.key(self.key(key));
+        count.arg(by).arg(millis(life));
+        Box::pin(self.run(count))
     }
 
     fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Retention) -> StateFuture<'a, u64> {
-        Box::pin(async move {
-            let entries = keep.entries.max(1).to_string();
-            let (bytes, life) = (keep.bytes.to_string(), millis(keep.life));
-            let arguments = [
-                &*entry,
-                entries.as_bytes(),
-                bytes.as_bytes(),
-                life.as_bytes(),
-            ];
-            self.run(&self.scripts.append, log, &arguments).await
-        })
+        let mut append = self.scripts.append.key(self.key(log));
+        append
+            .arg(&*entry)
+            .arg(keep.entries.max(1))
+            .arg(keep.bytes)
+            .arg(millis(keep.life));
+        Box::pin(self.run(append))
     }
 
     fn read_after<'a>(
@@ -338,25 +318,22 @@ impl State for Redis {
         after: u64,
         max: usize,
     ) -> StateFuture<'a, Option<LogPage>> {
-        Box::pin(async move {
-            let (from, max) = (after.saturating_add(1).to_string(), max.to_string());
-            let arguments = [from.as_bytes(), max.as_bytes()];
-            let found: Vec<Vec<u8>> = self.run(&self.scripts.read_after, log, &arguments).await?;
-            page(found)
-        })
+        let mut read = self.scripts.read_after.key(self.key(log));
+        read.arg(after.saturating_add(1)).arg(max);
+        Box::pin(async move { page(self.run(read).await?) })
     }
 
     fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()> {
         let mut command = cmd("XTRIM");
         let from = format!("{}-0", through.saturating_add(1));
         command.arg(self.key(log)).arg("MINID").arg(from);
-        Box::pin(async move { self.ask::<u64>(command).await.map(drop) })
+        Box::pin(self.ask(command))
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()> {
         let mut command = cmd("PUBLISH");
         command.arg(self.key(channel)).arg(&*message);
-        Box::pin(async move { self.ask::<u64>(command).await.map(drop) })
+        Box::pin(self.ask(command))
     }
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {

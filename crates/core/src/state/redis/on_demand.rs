@@ -1,13 +1,13 @@
 //! A connection that is opened on demand, and replaced when nothing responds on it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::RedisResult;
 use tokio::time::{Instant, timeout};
 
 use super::connector::unreachable;
-use crate::net;
+use crate::net::{self, Mutex};
 
 /// Timeout of connecting to a deployment. Sentinels and nodes that do not respond take up to two seconds each time they
 /// are asked.
@@ -60,12 +60,8 @@ impl<W: Connect> OnDemand<W> {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, OpenConnection<W::Connection>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn there(&self) -> Option<(W::Connection, u64)> {
-        let held = self.held();
+        let held = self.held.lock();
         Some((held.connection.clone()?, held.number))
     }
 
@@ -83,13 +79,18 @@ impl<W: Connect> OnDemand<W> {
         if let Some(there) = self.there() {
             return Ok(there);
         }
-        if self.held().failed.is_some_and(|failed| asked <= failed) {
+        if self
+            .held
+            .lock()
+            .failed
+            .is_some_and(|failed| asked <= failed)
+        {
             return Err(unreachable("it could not be connected to"));
         }
         let made = timeout(CONNECT_ALL, self.way.connect())
             .await
             .unwrap_or_else(|_| Err(unreachable("connecting took too long")));
-        let mut held = self.held();
+        let mut held = self.held.lock();
         match made {
             Ok(connection) => {
                 held.number += 1;
@@ -104,7 +105,7 @@ impl<W: Connect> OnDemand<W> {
     }
 
     pub(super) fn lose(&self, number: u64) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         if held.number == number {
             held.connection = None;
         }
@@ -113,7 +114,7 @@ impl<W: Connect> OnDemand<W> {
     /// Counts a call without a response, and drops the connection after several.
     pub(super) fn miss(&self) {
         let now = Instant::now();
-        let mut held = self.held();
+        let mut held = self.held.lock();
         let missed = held
             .missed
             .filter(|(first, _)| now < *first + MISSES_WITHIN);

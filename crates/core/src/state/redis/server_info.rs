@@ -78,13 +78,9 @@ impl ServerInfo {
 
     /// Returns true if the server is older than the required version.
     pub fn is_old(&self) -> bool {
-        let major = self
-            .version
-            .as_deref()
-            .and_then(|version| version.split('.').next());
-        major
-            .and_then(|major| major.parse::<u32>().ok())
-            .is_some_and(|major| major < 7)
+        let major = |version: &str| version.split('.').next()?.parse::<u32>().ok();
+        let major = self.version.as_deref().and_then(major);
+        major.is_some_and(|major| major < 7)
     }
 }
 

@@ -16,10 +16,8 @@ use crate::state::{OpenStateError, StateTlsConfig};
 pub(super) fn certificates(
     config: &StateTlsConfig,
 ) -> Result<Option<TlsCertificates>, OpenStateError> {
-    let root_cert = match &config.ca {
-        Some(path) => Some(read_certificates("state.tls.ca", path)?),
-        None => None,
-    };
+    let read_ca = |path| read_certificates("state.tls.ca", path);
+    let root_cert = config.ca.as_deref().map(read_ca).transpose()?;
     let client_tls = match (&config.certificate, &config.key) {
         (None, None) => None,
         (Some(certificate), Some(key)) => Some(ClientTlsConfig {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::Write as _;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use prost::Message as _;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
-use crate::net::{Client, ClientBuilder, Deadlines, Guard, OutgoingRequest, with_causes};
+use crate::net::{Client, ClientBuilder, Deadlines, Guard, Mutex, OutgoingRequest, with_causes};
 use crate::telemetry::settings::Target;
 
 /// Maximum size of a collector's response.
@@ -69,31 +69,27 @@ pub(super) struct Rejected {
 
 impl LastError {
     fn is(&self, problem: String) {
-        self.met().problem = Some(problem);
+        self.0.lock().problem = Some(problem);
     }
 
     /// Records how long the collector asks to wait (OTLP, "OTLP/HTTP Throttling").
     pub(super) fn throttles(&self, headers: &HeaderMap) {
         let seconds = headers.get(RETRY_AFTER).and_then(|text| text.to_str().ok());
         let seconds = seconds.and_then(|text| text.trim().parse().ok());
-        self.met().retry_after = seconds.map(Duration::from_secs);
+        self.0.lock().retry_after = seconds.map(Duration::from_secs);
     }
 
     /// Records a partial success. Zero items with a text is a warning of the collector.
     pub(super) fn rejects(&self, items: i64, why: String) {
         let items = u64::try_from(items).unwrap_or_default();
         if 0 < items || !why.is_empty() {
-            self.met().rejected = Some(Rejected { items, why });
+            self.0.lock().rejected = Some(Rejected { items, why });
         }
     }
 
     /// Logged once.
     pub(super) fn take(&self) -> ExportResult {
-        std::mem::take(&mut *self.met())
-    }
-
-    fn met(&self) -> MutexGuard<'_, ExportResult> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

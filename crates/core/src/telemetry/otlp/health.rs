@@ -153,13 +153,13 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::telemetry::settings::Protocol;
+    use crate::telemetry::config::ExportProtocol;
 
     #[tokio::test(start_paused = true)]
     async fn the_next_export_waits_for_as_long_as_the_collector_asks() {
         let target = Target {
             endpoint: "http://127.0.0.1:4318".to_owned(),
-            protocol: Protocol::Http,
+            protocol: ExportProtocol::Http,
             headers: Vec::new(),
             timeout: Duration::from_secs(10),
             compressed: false,

@@ -14,8 +14,9 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::Trac
 use super::client::{LastError, OverHttp, channel};
 use super::health::without_secrets;
 use super::send::{metadata, post, with};
+use crate::telemetry::config::ExportProtocol;
 use crate::telemetry::export::{EndpointCheck, ExportCheck};
-use crate::telemetry::settings::{ExportSettings, Protocol, Target};
+use crate::telemetry::settings::{ExportSettings, Target};
 
 type Problem = Box<dyn Error + Send + Sync>;
 
@@ -44,7 +45,7 @@ pub async fn examine(settings: ExportSettings) -> ExportCheck {
 }
 
 async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
-    if target.protocol == Protocol::Http {
+    if target.protocol == ExportProtocol::Http {
         // An empty body is a valid message with default values.
         let request = post(target, Bytes::new())?;
         let response = OverHttp::new(target, &LastError::default())?

@@ -1,6 +1,6 @@
 //! Exporters of each signal, with log messages on failure and recovery.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr as _;
 use std::time::{Duration, SystemTime};
@@ -29,10 +29,10 @@ use super::health::Health;
 use super::metrics;
 use super::records::log_record;
 use super::spans::span_data;
-use crate::telemetry::config::SpanNames;
+use crate::telemetry::config::{ExportProtocol, SpanNames};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::records::Record;
-use crate::telemetry::settings::{AttributeLimits, ExportSettings, Protocol, Target};
+use crate::telemetry::settings::{AttributeLimits, ExportSettings, Target};
 use crate::telemetry::trace::Span;
 
 /// Span exporter.
@@ -295,8 +295,8 @@ fn span_exporter(
 ) -> Result<SpanExporter, ClientError> {
     let builder = SpanExporter::builder();
     Ok(match target.protocol {
-        Protocol::Http => over_http(builder.with_http(), target, within, trouble)?.build()?,
-        Protocol::Grpc => over_grpc(builder.with_tonic(), target, within)?.build()?,
+        ExportProtocol::Http => over_http(builder.with_http(), target, within, trouble)?.build()?,
+        ExportProtocol::Grpc => over_grpc(builder.with_tonic(), target, within)?.build()?,
     })
 }
 
@@ -307,8 +307,8 @@ fn log_exporter(
 ) -> Result<LogExporter, ClientError> {
     let builder = LogExporter::builder();
     Ok(match target.protocol {
-        Protocol::Http => over_http(builder.with_http(), target, within, trouble)?.build()?,
-        Protocol::Grpc => over_grpc(builder.with_tonic(), target, within)?.build()?,
+        ExportProtocol::Http => over_http(builder.with_http(), target, within, trouble)?.build()?,
+        ExportProtocol::Grpc => over_grpc(builder.with_tonic(), target, within)?.build()?,
     })
 }
 
@@ -335,7 +335,7 @@ fn over_http<B: WithHttpConfig + WithExportConfig>(
         .with_endpoint(&target.endpoint)
         .with_timeout(within)
         .with_retry_policy(retries())
-        .with_headers(headers(target))
+        .with_headers(target.headers.iter().cloned().collect())
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary))
 }
 
@@ -353,10 +353,6 @@ fn over_grpc<B: WithTonicConfig + WithExportConfig>(
         true => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
         false => builder,
     })
-}
-
-fn headers(target: &Target) -> HashMap<String, String> {
-    target.headers.iter().cloned().collect()
 }
 
 pub(super) fn metadata(target: &Target) -> MetadataMap {
@@ -390,10 +386,10 @@ pub(super) fn with<M>(message: M, metadata: MetadataMap) -> tonic::Request<M> {
 impl MetricExporter {
     fn new(target: &Target, trouble: &LastError) -> Result<Self, ClientError> {
         Ok(match target.protocol {
-            Protocol::Http => {
+            ExportProtocol::Http => {
                 Self::Http(Box::new((OverHttp::new(target, trouble)?, target.clone())))
             }
-            Protocol::Grpc => {
+            ExportProtocol::Grpc => {
                 let mut client = MetricsServiceClient::new(channel(target)?);
                 if target.compressed {
                     client = client.send_compressed(CompressionEncoding::Gzip);

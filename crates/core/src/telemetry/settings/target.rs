@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{NO_LIMIT, Protocol, Reader, Target};
+use super::{Reader, Target, keyword, timeout_of};
 use crate::telemetry::config::{ExportProtocol, TelemetryConfig};
 
 /// An exported signal.
@@ -14,8 +14,8 @@ pub(super) enum Signal {
     Logs,
 }
 
-/// Default timeout of an export.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Default timeout of an export, in milliseconds.
+const TIMEOUT_MS: u64 = 10_000;
 
 impl Signal {
     fn word(self) -> &'static str {
@@ -35,7 +35,7 @@ impl Signal {
     }
 }
 
-impl Reader<'_> {
+impl<'p> Reader<'p> {
     /// Returns the destination of a signal, or `None` if it is not exported.
     pub(super) fn target(&mut self, config: &TelemetryConfig, signal: Signal) -> Option<Target> {
         if !self.is_exported(signal) {
@@ -55,7 +55,7 @@ impl Reader<'_> {
     }
 
     /// Returns the variable for the signal, or else the general one.
-    fn exporter(&self, signal: Signal, name: &str) -> Option<&str> {
+    fn exporter(&self, signal: Signal, name: &str) -> Option<&'p str> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.word());
         self.probe
             .variable(&own)
@@ -64,10 +64,10 @@ impl Reader<'_> {
 
     fn headers(&mut self, signal: Signal) -> Vec<(String, String)> {
         const NAME: &str = "OTEL_EXPORTER_OTLP_HEADERS";
-        let Some(list) = self.exporter(signal, "HEADERS").map(str::to_owned) else {
+        let Some(list) = self.exporter(signal, "HEADERS") else {
             return Vec::new();
         };
-        let mut headers = self.pairs(NAME, &list);
+        let mut headers = self.pairs(NAME, list);
         let count = headers.len();
         headers.retain(|(name, value)| {
             name.parse::<http::HeaderName>().is_ok() && value.parse::<http::HeaderValue>().is_ok()
@@ -82,8 +82,7 @@ impl Reader<'_> {
 
     /// Returns the keyword of a variable in lower case.
     fn exporter_word(&self, signal: Signal, name: &str) -> Option<String> {
-        let value = self.exporter(signal, name)?;
-        Some(value.trim().to_ascii_lowercase())
+        self.exporter(signal, name).map(keyword)
     }
 
     /// Returns true if OTLP is among the signal's exporters.
@@ -92,18 +91,10 @@ impl Reader<'_> {
         let Some(list) = self.word(&name) else {
             return true;
         };
-        let mut is_named = false;
-        let others = list.split(',').map(str::trim).filter(|word| match *word {
-            "otlp" => {
-                is_named = true;
-                false
-            }
-            "none" | "" => false,
-            _ => true,
-        });
-        let others: Vec<_> = others.collect();
-        for other in others {
+        let words = || list.split(',').map(str::trim);
+        for other in words() {
             let means = match other {
+                "otlp" | "none" | "" => continue,
                 "prometheus" => {
                     "but /metrics is always served, at http.admin.port or to authenticated callers"
                 }
@@ -114,7 +105,8 @@ impl Reader<'_> {
             };
             self.doubt(&name, other, means);
         }
-        if !is_named && list.split(',').all(|word| word.trim() != "none") {
+        let is_named = words().any(|word| word == "otlp");
+        if !is_named && words().all(|word| word != "none") {
             self.doubts.push(format!(
                 "{name} does not name otlp, so {} are not exported",
                 signal.word().to_lowercase()
@@ -123,21 +115,18 @@ impl Reader<'_> {
         is_named
     }
 
-    fn protocol(&mut self, config: &TelemetryConfig, signal: Signal) -> Protocol {
+    fn protocol(&mut self, config: &TelemetryConfig, signal: Signal) -> ExportProtocol {
         match self.exporter_word(signal, "PROTOCOL").as_deref() {
-            None => match config.protocol {
-                ExportProtocol::Http => Protocol::Http,
-                ExportProtocol::Grpc => Protocol::Grpc,
-            },
-            Some("http/protobuf") => Protocol::Http,
-            Some("grpc") => Protocol::Grpc,
+            None => config.protocol,
+            Some("http/protobuf") => ExportProtocol::Http,
+            Some("grpc") => ExportProtocol::Grpc,
             Some(other) => {
                 self.doubt(
                     "OTEL_EXPORTER_OTLP_PROTOCOL",
                     other,
                     "but only grpc and http/protobuf are supported; the latter is used",
                 );
-                Protocol::Http
+                ExportProtocol::Http
             }
         }
     }
@@ -146,7 +135,7 @@ impl Reader<'_> {
         &mut self,
         config: &TelemetryConfig,
         signal: Signal,
-        protocol: Protocol,
+        protocol: ExportProtocol,
     ) -> Option<String> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_ENDPOINT", signal.word());
         let own = self.probe.variable(&own);
@@ -157,15 +146,15 @@ impl Reader<'_> {
             .or_else(|| self.probe.variable("MCP_OTEL_ENDPOINT"));
         let endpoint = match (own, shared, protocol) {
             (Some(own), _, _) => own.to_owned(),
-            (None, Some(shared), Protocol::Grpc) => shared.to_owned(),
-            (None, Some(shared), Protocol::Http) => {
+            (None, Some(shared), ExportProtocol::Grpc) => shared.to_owned(),
+            (None, Some(shared), ExportProtocol::Http) => {
                 format!("{}/{}", shared.trim_end_matches('/'), signal.path())
             }
             (None, None, _) => return None,
         };
         // A gRPC endpoint can be `host:port`. A separate variable then states whether TLS is used.
         let endpoint = match endpoint.contains("://") {
-            false if protocol == Protocol::Grpc => {
+            false if protocol == ExportProtocol::Grpc => {
                 let scheme = if self.is_insecure(signal) {
                     "http"
                 } else {
@@ -190,18 +179,8 @@ impl Reader<'_> {
     }
 
     fn is_insecure(&mut self, signal: Signal) -> bool {
-        match self.exporter_word(signal, "INSECURE").as_deref() {
-            Some("true") => true,
-            None | Some("false") => false,
-            Some(other) => {
-                self.doubt(
-                    "OTEL_EXPORTER_OTLP_INSECURE",
-                    other,
-                    "which is neither true nor false; it counts as false",
-                );
-                false
-            }
-        }
+        let word = self.exporter_word(signal, "INSECURE");
+        self.is_true("OTEL_EXPORTER_OTLP_INSECURE", word)
     }
 
     fn is_compressed(&mut self, signal: Signal) -> bool {
@@ -220,20 +199,8 @@ impl Reader<'_> {
     }
 
     fn sending_timeout(&mut self, signal: Signal) -> Duration {
-        let timeout = self.exporter(signal, "TIMEOUT").map(str::to_owned);
-        match timeout.as_deref().map(|text| (text, text.trim().parse())) {
-            Some((_, Ok(0))) => NO_LIMIT,
-            Some((_, Ok(ms))) => Duration::from_millis(ms).min(NO_LIMIT),
-            Some((text, Err(_))) => {
-                self.doubt(
-                    "OTEL_EXPORTER_OTLP_TIMEOUT",
-                    text,
-                    "which is not a number; the default is used",
-                );
-                TIMEOUT
-            }
-            None => TIMEOUT,
-        }
+        let text = self.exporter(signal, "TIMEOUT");
+        timeout_of(self.parsed("OTEL_EXPORTER_OTLP_TIMEOUT", text, TIMEOUT_MS))
     }
 
     /// Returns the client certificate and key for the collector.

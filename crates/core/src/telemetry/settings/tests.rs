@@ -85,15 +85,30 @@ fn one_endpoint_serves_all_signals_and_each_may_have_its_own() {
     assert_eq!((settings.metrics, settings.logs), (None, None));
 }
 
+/// Settings of the exporter that exist for all signals and for each signal.
+const OF_EXPORTER: [&str; 9] = [
+    "ENDPOINT",
+    "PROTOCOL",
+    "HEADERS",
+    "TIMEOUT",
+    "COMPRESSION",
+    "INSECURE",
+    "CERTIFICATE",
+    "CLIENT_CERTIFICATE",
+    "CLIENT_KEY",
+];
+
 /// Every variable that has an effect, with a value that is not its default.
 #[test]
 fn every_standard_variable_does_what_it_says_or_is_told_to_do_nothing() {
-    use super::super::variables::{OF_EXPORTER, of_exporter};
-
     const BASE: [(&str, &str); 2] = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
         ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
     ];
+    let of_exporter = |name: &str| {
+        ["", "TRACES_", "METRICS_", "LOGS_"]
+            .map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{name}"))
+    };
     let plain = read(&BASE);
     let value = |name: &str| match name {
         "OTEL_SDK_DISABLED" => "true",
@@ -152,8 +167,6 @@ fn every_standard_variable_does_what_it_says_or_is_told_to_do_nothing() {
 
 #[test]
 fn every_standard_variable_is_documented() {
-    use super::super::variables::OF_EXPORTER;
-
     let document = include_str!("../../../../../docs/observability.md");
     for (name, effect) in VARIABLES {
         let row = document
@@ -224,7 +237,10 @@ fn grpc_has_no_path() {
     ])
     .expect("an endpoint");
     assert_eq!(endpoint(&settings.traces), Some("http://collector:4317"));
-    assert_eq!(settings.traces.map(|t| t.protocol), Some(Protocol::Grpc));
+    assert_eq!(
+        settings.traces.map(|t| t.protocol),
+        Some(ExportProtocol::Grpc)
+    );
     assert_eq!(
         endpoint(&settings.metrics),
         Some("http://collector:4317/v1/metrics")

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::SignatureScheme;
@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::ClientError;
 use crate::environment::FileStamp;
+use crate::net::lock::Mutex;
 
 /// Minimum interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ impl IdentityFiles {
 
     /// Returns the current certificate. The previous one stays in use if the new files are not usable.
     fn at(&self, now: Instant) -> Arc<CertifiedKey> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if now.saturating_duration_since(current.checked) < LOOK {
             return Arc::clone(&current.identity);
         }

@@ -1,12 +1,11 @@
 //! CA certificates that all clients of the process trust in addition to the public ones.
 
-use std::sync::{PoisonError, RwLock};
-
 use rustls::RootCertStore;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::ClientError;
+use crate::net::lock::RwLock;
 
 /// Clients are built in many places, and the private CAs of a network are the same for all of them.
 static TRUSTED: RwLock<Vec<CertificateDer<'static>>> = RwLock::new(Vec::new());
@@ -28,7 +27,7 @@ pub fn trust_ca(pem: &[u8]) -> Result<(), ClientError> {
         return Err(ClientError::NoCertificate);
     }
     add(&mut RootCertStore::empty(), &certificates)?;
-    let mut trusted = TRUSTED.write().unwrap_or_else(PoisonError::into_inner);
+    let mut trusted = TRUSTED.write();
     for certificate in certificates {
         if !trusted.contains(&certificate) {
             trusted.push(certificate);
@@ -39,7 +38,7 @@ pub fn trust_ca(pem: &[u8]) -> Result<(), ClientError> {
 
 /// Adds the certificates of [`trust_ca`] to the roots of a client.
 pub(super) fn add_trusted(roots: &mut RootCertStore) -> Result<(), ClientError> {
-    let trusted = TRUSTED.read().unwrap_or_else(PoisonError::into_inner);
+    let trusted = TRUSTED.read();
     add(roots, &trusted)
 }
 

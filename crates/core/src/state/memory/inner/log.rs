@@ -59,12 +59,8 @@ impl Inner {
             ..stake
         };
         let entry_cost = block(entry.len());
-        match self.entries.get(key).map(|known| &known.content) {
-            Some(Content::Log(log)) => {
-                let more = entry_cost + log.growth();
-                self.check_share(more, stake)?;
-                self.reserve(more, stake, key)?;
-            }
+        let (more, new) = match self.entries.get(key).map(|known| &known.content) {
+            Some(Content::Log(log)) => (entry_cost + log.growth(), None),
             Some(_) => return Err(StateError::WrongType),
             None => {
                 let log = Log {
@@ -73,11 +69,13 @@ impl Inner {
                 };
                 // Room for its first entry too, so that no empty log is left behind.
                 let whole = block(ARC_BYTES + key.len()) + size_of::<Log>() + INDEX_BYTES;
-                let more = entry_cost + log.growth() + whole;
-                self.check_share(more, stake)?;
-                self.reserve(more, stake, key)?;
-                self.write(key, Content::Log(Box::new(log)), keep.life, stake)?;
+                (entry_cost + log.growth() + whole, Some(log))
             }
+        };
+        self.check_share(more, stake)?;
+        self.reserve(more, stake, key)?;
+        if let Some(log) = new {
+            self.write(key, Content::Log(Box::new(log)), keep.life, stake)?;
         }
         let mut number = 0;
         let ends = Instant::now() + keep.life;
