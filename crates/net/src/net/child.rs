@@ -1,7 +1,7 @@
 //! Child processes: in a group of their own, within limits, and never left behind. And what else of a process takes
 //! `unsafe`, which is nowhere but here.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -196,15 +196,12 @@ fn threads_of_user() -> u64 {
 
 /// Returns true for variables that make any program load code.
 pub fn decides_what_is_loaded(name: &str) -> bool {
-    static NAMES: [&str; 5] = [
-        "BASH_ENV",
-        "ENV",
-        "NODE_OPTIONS",
-        "PERL5OPT",
-        "PYTHONSTARTUP",
-    ];
-    let names: HashSet<&str> = NAMES.into();
-    name.starts_with("LD_") || name.starts_with("DYLD_") || names.contains(name)
+    name.starts_with("LD_")
+        || name.starts_with("DYLD_")
+        || matches!(
+            name,
+            "BASH_ENV" | "ENV" | "NODE_OPTIONS" | "PERL5OPT" | "PYTHONSTARTUP"
+        )
 }
 
 /// Sets limits in the child before its program begins; set from outside, they would come too late for what it starts
