@@ -31,7 +31,6 @@ mod acceptor;
 mod compress;
 mod connection;
 mod cors;
-mod dashboard;
 mod entity_tag;
 mod server_card;
 mod in_process;
