@@ -32,8 +32,7 @@ pub struct ProcessGroupBuilder {
 #[derive(Debug)]
 pub struct Group {
     leader: Option<Pid>,
-    /// `None` once the search for stray processes has taken it.
-    strays: Option<Strays>,
+    mark: String,
 }
 
 /// Processes that left their group. Drop searches `/proc` for them and kills them, in time proportional to the
@@ -119,7 +118,7 @@ impl ProcessGroupBuilder {
         groups().insert(self.mark.clone(), leader);
         Group {
             leader,
-            strays: Some(Strays { mark: self.mark }),
+            mark: self.mark,
         }
     }
 }
@@ -127,10 +126,9 @@ impl ProcessGroupBuilder {
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        let strays = self.strays.take();
-        if let Some(strays) = &strays {
-            groups().remove(&strays.mark);
-        }
+        let mark = std::mem::take(&mut self.mark);
+        groups().remove(&mark);
+        let strays = Strays { mark };
         // A runtime that is ending drops what it does not run any more, which does the same here.
         if let Ok(runtime) = Handle::try_current() {
             // Without a thread, they are dropped here.
