@@ -255,7 +255,7 @@ impl RequestContext<'_> {
 /// next request, so that nearly no request allocates one.
 #[inline]
 fn respond(reply: Reply, summary: &Summary, fields: &mut HeaderMap) -> Outcome {
-    let response = match reply {
+    let mut response = match reply {
         Reply::Response(response) => response,
         Reply::Stream(stream) => {
             return Ok(event_stream(Body::new(EventStream::new(stream))));
@@ -265,8 +265,8 @@ fn respond(reply: Reply, summary: &Summary, fields: &mut HeaderMap) -> Outcome {
         // A message without a reply.
         Reply::Accepted => return Ok(without_body(StatusCode::ACCEPTED)),
     };
-    if response.refusal.is_some() {
-        return Err(rejected(response));
+    if let Some(refusal) = response.refusal.take() {
+        return Err(Rejection::message(refusal, response));
     }
     if summary.takes_nothing_but_streams() {
         return Ok(single_event(response));
@@ -292,15 +292,6 @@ fn without_body(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
-}
-
-/// Takes the rejection out of the response to a rejected message.
-#[cold]
-fn rejected(mut response: JsonResponse) -> Rejection {
-    match response.refusal.take() {
-        Some(refusal) => Rejection::message(refusal, response),
-        None => HttpError::Internal.into(),
-    }
 }
 
 /// Builds the response for a client that accepts only event streams (HTTP-07): a stream with a single event.
