@@ -258,7 +258,8 @@ impl Router {
     /// The application's handler of a path, which the application may have added with the prefix or without it.
     pub(super) fn custom_route(&self, uri: &Uri) -> Option<&Arc<dyn RouteHandler>> {
         let routes = &self.layers.routes;
-        routes.at(self.path(uri)).or_else(|| routes.at(uri.path()))
+        let handler = routes.get(self.path(uri));
+        handler.or_else(|| routes.get(uri.path()))
     }
 
     /// The part of a path that its route names: a tool or an endpoint.
