@@ -13,7 +13,7 @@ use crate::limit::{Limit, LimitCounters, subnet};
 /// Delay when the system has no free sockets or the connection limit is reached.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Minimum interval between log entries about exhausted sockets, and about the connection limit.
-pub(super) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
+const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Time for a closed connection to be released.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 
@@ -184,7 +184,7 @@ async fn hand_over(workers: &[Worker], mut accepted: Handoff) {
 }
 
 /// Returns true if a condition that recurs many times a second is to be logged again, given the time of the last entry.
-fn is_due(logged: &mut Option<Instant>) -> bool {
+pub(super) fn is_due(logged: &mut Option<Instant>) -> bool {
     let now = Instant::now();
     let is_due = logged.is_none_or(|logged| TOLD_AGAIN_AFTER <= now - logged);
     if is_due {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -15,13 +15,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-use super::acceptor::TOLD_AGAIN_AFTER;
+use super::acceptor::is_due;
 use super::config::HttpConfig;
-use super::dashboard;
 use super::headers::Fields;
 use super::host_guard::HostGuard;
 use super::rejection::HttpError;
 use super::route::Route;
+use super::static_page::StaticPage;
 use crate::net::{self, Body};
 use crate::server::Server;
 
@@ -50,7 +50,7 @@ impl AdminListener {
         Ok(Some(Self { listener, address }))
     }
 
-    /// WorkerState address.
+    /// Local address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -64,7 +64,7 @@ impl AdminListener {
             ..HttpConfig::default()
         }));
         let mut open = VecDeque::new();
-        let mut reported: Option<Instant> = None;
+        let mut reported = None;
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -75,8 +75,7 @@ impl AdminListener {
                 }
                 Err(error) => {
                     // The condition recurs twenty times a second while it lasts.
-                    if reported.is_none_or(|reported| TOLD_AGAIN_AFTER <= reported.elapsed()) {
-                        reported = Some(Instant::now());
+                    if is_due(&mut reported) {
                         tracing::warn!(%error, "a connection to the admin port could not be accepted");
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -116,33 +115,38 @@ async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>)
     }
 }
 
+/// Live page for operators. It is static and read-only: it fetches `/health/detailed` and `/metrics` every two seconds and
+/// draws what changed.
+static DASHBOARD: LazyLock<StaticPage> =
+    LazyLock::new(|| StaticPage::new(include_str!("dashboard.html")));
+
 fn respond(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Response<Body> {
-    if request.uri().path() == "/" {
-        return live_page(request, guard);
-    }
-    let route = Route::of(request.uri().path());
-    let Some((route, page)) = route.and_then(|(route, _)| Some((route, route.page()?))) else {
-        return HttpError::NoPage.into_problem();
+    let path = request.uri().path();
+    let found = Route::of(path).map(|(route, _)| (route, route.page()));
+    let (route, page) = match found {
+        Some((route, page)) if page.is_some() || path == "/" => (route, page),
+        _ => return HttpError::NoPage.into_problem(),
     };
     if !route.has(request.method()) {
         return HttpError::MethodNotAllowed(route.methods).into_problem();
     }
+    let is_probe = page.is_some() && route.is_open();
     let fields = Fields::read(request.headers());
-    if !route.is_open()
-        && let Err(rejection) = guard.check(request.uri(), &fields)
-    {
+    if !is_probe && let Err(rejection) = guard.check(request.uri(), &fields) {
         return rejection.into_problem();
     }
-    page.respond(server, true)
+    match page {
+        Some(page) => page.respond(server, true),
+        None => DASHBOARD.respond(""),
+    }
 }
 
-/// Responds with the page that shows what the other pages say, as it changes.
-fn live_page(request: &Request<Incoming>, guard: &HostGuard) -> Response<Body> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return HttpError::MethodNotAllowed("GET, HEAD").into_problem();
-    }
-    match guard.check(request.uri(), &Fields::read(request.headers())) {
-        Ok(()) => dashboard::page(),
-        Err(rejection) => rejection.into_problem(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dashboard_is_small_and_loads_nothing() {
+        DASHBOARD.check(24 * 1024);
     }
 }

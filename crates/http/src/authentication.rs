@@ -116,7 +116,7 @@ impl Origin<'_> {
             let rejection = Rejection::from(HttpError::Limited(refused));
             return Err(rejection.with_principal(principal));
         }
-        let endpoint = match route.place() {
+        let endpoint = match route.place {
             RouteTarget::Guarded(Protected::NamedEndpoint) => router.name_in(&head.uri),
             _ => "",
         };

@@ -9,7 +9,6 @@
 mod activity;
 mod h1;
 mod h2;
-mod send_stalls;
 mod shared;
 #[cfg(test)]
 mod tests;

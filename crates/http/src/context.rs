@@ -1,16 +1,19 @@
-//! Context of a request: where it came from, and who sent it.
+//! Context of a request: where it came from, who sent it, and what its handler returns.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, Response, Uri};
 
 use super::connection::{ConnectionState, SharedConn};
 use super::headers::Summary;
+use super::rejection::Rejection;
 use super::router::Router;
 use crate::auth::{Principal, RequestTarget};
 use crate::limit::share_of;
-use crate::net::{Peer, ShareKey};
-use crate::server::{HttpHead, WorkerState};
+use crate::net::{Body, Peer, ShareKey};
+use crate::server::{HttpHead, MaybeReady, Reply, WorkerState};
 use crate::telemetry::{self, CountedTransport};
 
 /// Where a request is served, and the connection that brought it.
@@ -124,6 +127,38 @@ impl<'r> RequestContext<'r> {
             takes_streams: self.summary.takes_streams(),
             wire: self.wire,
             peer: self.origin.client,
+        }
+    }
+}
+
+/// Future in which a stage waits.
+pub(super) type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Result of a request before its rejection becomes a response.
+pub(super) type Outcome = Result<Response<Body>, Rejection>;
+
+/// What a handler returns, or what it waits for.
+pub(super) enum Dispatched {
+    /// Reply of the server, from which [`RequestContext::respond`] builds the response.
+    Ready(Reply),
+    Reply(Waiting<Reply>),
+    Done(Box<Response<Body>>),
+    Respond(Waiting<Outcome>),
+}
+
+impl Dispatched {
+    /// A complete response.
+    pub(super) fn done(response: Response<Body>) -> Self {
+        Self::Done(Box::new(response))
+    }
+}
+
+impl From<MaybeReady> for Dispatched {
+    #[inline]
+    fn from(reply: MaybeReady) -> Self {
+        match reply {
+            MaybeReady::Ready(reply) => Self::Ready(reply),
+            MaybeReady::Pending(reply) => Self::Reply(reply),
         }
     }
 }

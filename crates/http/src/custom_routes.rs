@@ -1,11 +1,9 @@
 //! Paths of the application's own.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -44,20 +42,6 @@ pub trait PublicPaths: fmt::Debug + Send + Sync {
     fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture;
 }
 
-/// All of them, by path.
-#[derive(Clone, Default)]
-pub(super) struct CustomRoutes(HashMap<String, Arc<dyn RouteHandler>>);
-
-impl CustomRoutes {
-    pub(super) fn add(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
-        self.0.insert(path, handler);
-    }
-
-    pub(super) fn at(&self, path: &str) -> Option<&Arc<dyn RouteHandler>> {
-        self.0.get(path)
-    }
-}
-
 /// Calls the handler; a panic fails only its own request.
 pub(super) async fn respond(handler: &dyn RouteHandler, request: Request<Bytes>) -> Response<Body> {
     let path = request.uri().path().to_owned();
@@ -68,11 +52,5 @@ pub(super) async fn respond(handler: &dyn RouteHandler, request: Request<Bytes>)
             tracing::error!(path, "a route panicked; its request failed");
             HttpError::Internal.into_problem()
         }
-    }
-}
-
-impl fmt::Debug for CustomRoutes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
     }
 }

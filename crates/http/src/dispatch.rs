@@ -1,26 +1,33 @@
-//! Dispatch of an authenticated request to the handler of its path.
+//! Dispatch of an authenticated request to the handler of its path, and the response to the reply of the server.
 
 use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
-use http::{Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 
-use super::context::{Origin, RequestContext};
+use super::context::{Dispatched, Origin, Outcome, RequestContext};
 use super::custom_routes;
-use super::dispatched::{Dispatched, Outcome};
-use super::endpoint::{BodyReader, Endpoint, OtherMethod};
+use super::events::EventStream;
 use super::headers::Summary;
 use super::legacy;
 use super::rejection::{HttpError, Rejection};
-use super::reply;
+use super::request_body::BodyReader;
 use super::rest;
-use super::route::{Protected, Rest, Route, RouteTarget};
+use super::route::{METHODS_WITHOUT_STREAMS, Protected, Rest, Route, RouteTarget};
+use super::router::Endpoint;
 use crate::auth::PrincipalKind;
 use crate::limit::ClientLimits;
 use crate::net::Body;
-use crate::server::Reply;
+use crate::server::{JsonResponse, Reply, VersionHeader};
+use crate::telemetry::CountedTransport;
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Maximum capacity of a header map to reuse, in fields, since hyper keeps it for the connection's next head.
+const USED_AGAIN_MAX: usize = 24;
 
 impl Origin<'_> {
     /// The endpoint of a guarded route.
@@ -43,8 +50,9 @@ impl Origin<'_> {
         body: &Body,
     ) -> Result<Option<BodyReader>, Rejection> {
         let main = &self.router.endpoint;
-        let RouteTarget::Guarded(guarded) = route.place() else {
-            return Ok(Some(main.begin_body(body)?));
+        let begin = |endpoint: &Endpoint| BodyReader::new(body, &endpoint.config.limits);
+        let RouteTarget::Guarded(guarded) = route.place else {
+            return Ok(Some(begin(main)?));
         };
         let is_served = match guarded {
             Protected::Respond => main.config.respond_alias,
@@ -68,14 +76,15 @@ impl Origin<'_> {
         Ok(match guarded {
             Protected::Mcp | Protected::NamedEndpoint | Protected::Respond if is_post => {
                 let endpoint = self.endpoint(guarded, head)?;
-                Some(endpoint.begin_message(summary, body)?)
+                summary.check_media(endpoint.config.strict_accept)?;
+                Some(begin(endpoint)?)
             }
             Protected::Legacy if is_post => {
                 summary.check_body()?;
                 legacy::session_id(head.uri.query()).ok_or(HttpError::SessionIdMissing)?;
-                Some(main.begin_body(body)?)
+                Some(begin(main)?)
             }
-            Protected::Rest(Rest::Tool) | Protected::Custom => Some(main.begin_body(body)?),
+            Protected::Rest(Rest::Tool) | Protected::Custom => Some(begin(main)?),
             Protected::Mcp
             | Protected::NamedEndpoint
             | Protected::Respond
@@ -114,14 +123,16 @@ impl RequestContext<'_> {
         head: &mut Parts,
         body: Option<Bytes>,
     ) -> Result<Dispatched, Rejection> {
-        let guarded = match route.place() {
+        let guarded = match route.place {
             RouteTarget::Guarded(guarded) => guarded,
             RouteTarget::Open(_) => return Err(HttpError::NotFound.into()),
         };
         match (guarded, body) {
             (Protected::Mcp | Protected::NamedEndpoint | Protected::Respond, Some(body)) => {
-                let endpoint = self.origin.endpoint(guarded, head)?;
-                Ok(endpoint.handle(cx, self, &mut head.headers, &body).into())
+                let server = &self.origin.endpoint(guarded, head)?.server;
+                let mut message = self.head(&mut head.headers);
+                let handled = server.handle_http(cx, self.origin.worker, &mut message, &body);
+                Ok(handled.into())
             }
             (guarded, body) => self.dispatch_other(cx, guarded, head, body),
         }
@@ -139,12 +150,7 @@ impl RequestContext<'_> {
         match guarded {
             Protected::Mcp | Protected::NamedEndpoint | Protected::Respond => {
                 let endpoint = self.origin.endpoint(guarded, head)?;
-                let method = head.method.clone();
-                let handled = endpoint.handle_other(&method, self, &mut head.headers)?;
-                Ok(match handled {
-                    OtherMethod::Reply(reply) => reply.into(),
-                    OtherMethod::Response(response) => Dispatched::done(response),
-                })
+                Ok(self.handle_other_method(endpoint, head)?)
             }
             Protected::Legacy => {
                 let seen = self.origin.seen(&head.headers, &head.uri);
@@ -169,6 +175,50 @@ impl RequestContext<'_> {
         }
     }
 
+    /// Handles another method than POST at an endpoint: opens a session stream (LH-03), ends a session (LH-09), or rejects
+    /// the request.
+    fn handle_other_method(
+        &self,
+        endpoint: &Endpoint,
+        head: &mut Parts,
+    ) -> Result<Dispatched, HttpError> {
+        const METHODS_STATELESS: &str = "POST";
+        let (server, summary) = (&endpoint.server, self.summary);
+        let version = summary.mcp.version();
+        // Streams of calls can be resumed where sessions have no notification streams (LH-13).
+        let has_streams =
+            server.has_standing_streams() || head.headers.contains_key("last-event-id");
+        let opens = head.method == Method::GET && has_streams;
+        if version == VersionHeader::Stateless || !opens && head.method != Method::DELETE {
+            // MH-01
+            return Err(HttpError::MethodNotAllowed(match version {
+                VersionHeader::Stateless => METHODS_STATELESS,
+                _ if server.has_standing_streams() => Route::MCP.methods,
+                _ => METHODS_WITHOUT_STREAMS,
+            }));
+        }
+        let worker = self.origin.worker;
+        let mut message = self.head(&mut head.headers);
+        message.wire = CountedTransport::default();
+        if !opens {
+            return Ok(match server.end_session(worker, &message, version) {
+                Ok(()) => Dispatched::done(without_body(StatusCode::NO_CONTENT)),
+                Err(reply) => Dispatched::Ready(reply),
+            });
+        }
+        // The client does not follow the specification: a browser or a probe.
+        if !summary.mcp.names_session() && !summary.names_streams() {
+            return Err(HttpError::MethodNotAllowed(METHODS_STATELESS));
+        }
+        if !message.takes_streams {
+            return Err(HttpError::StreamNotAcceptable);
+        }
+        Ok(match server.open_stream(worker, &message, version) {
+            Ok(opening) => Dispatched::Reply(opening),
+            Err(refusal) => Dispatched::Ready(refusal),
+        })
+    }
+
     /// Hands a request to a handler of the application.
     fn dispatch_custom(&self, head: &mut Parts, body: Bytes) -> Result<Dispatched, Rejection> {
         let mut request = Request::new(body);
@@ -190,11 +240,83 @@ impl RequestContext<'_> {
     /// Builds the response to a reply of the server, in the format of the route.
     #[inline]
     pub(super) fn respond(&self, reply: Reply, route: &Route, head: &mut Parts) -> Outcome {
-        match route.place() {
+        match route.place {
             RouteTarget::Guarded(Protected::Rest(rest)) => {
                 rest::respond(rest, reply, self, &head.headers)
             }
-            _ => reply::respond(reply, self.summary, &mut head.headers),
+            _ => respond(reply, self.summary, &mut head.headers),
         }
     }
+}
+
+/// Builds the response in a format that the client accepts.
+///
+/// Reuses the request's header map, unless the message was rejected. hyper then reuses the map for the connection's
+/// next request, so that nearly no request allocates one.
+#[inline]
+fn respond(reply: Reply, summary: &Summary, fields: &mut HeaderMap) -> Outcome {
+    let mut response = match reply {
+        Reply::Response(response) => response,
+        Reply::Stream(stream) => {
+            return Ok(event_stream(Body::new(EventStream::new(stream))));
+        }
+        // The client has cancelled the request; an empty event stream signals that.
+        Reply::Cancelled => return Ok(event_stream(Body::empty())),
+        // A message without a reply.
+        Reply::Accepted => return Ok(without_body(StatusCode::ACCEPTED)),
+    };
+    if let Some(refusal) = response.refusal.take() {
+        return Err(Rejection::message(refusal, response));
+    }
+    if summary.takes_nothing_but_streams() {
+        return Ok(single_event(response));
+    }
+    let JsonResponse {
+        head,
+        rest,
+        session,
+        ..
+    } = response;
+    let mut response = Response::new(Body::pieces(head, rest));
+    let headers = response.headers_mut();
+    if fields.capacity() <= USED_AGAIN_MAX {
+        fields.clear();
+        *headers = std::mem::take(fields);
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    name_session(headers, session);
+    Ok(response)
+}
+
+fn without_body(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// Builds the response for a client that accepts only event streams (HTTP-07): a stream with a single event.
+#[cold]
+fn single_event(response: JsonResponse) -> Response<Body> {
+    let body = Body::new(EventStream::of(response.head, &response.rest));
+    let mut stream = event_stream(body);
+    name_session(stream.headers_mut(), response.session);
+    stream
+}
+
+/// Names the session that the response opens.
+#[inline]
+fn name_session(headers: &mut HeaderMap, session: Option<String>) {
+    if let Some(session) = session.and_then(|id| HeaderValue::try_from(id).ok()) {
+        headers.insert(SESSION_ID, session);
+    }
+}
+
+/// Builds a streamed response (MH-17).
+fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
 }

@@ -33,10 +33,15 @@ pub(crate) struct EventStream {
 
 impl EventStream {
     pub fn new(stream: Box<dyn EventSource>) -> Self {
+        Self::begin(Some(stream))
+    }
+
+    fn begin(stream: Option<Box<dyn EventSource>>) -> Self {
         let heartbeat = next_heartbeat();
-        let until = earlier(heartbeat, stream.deadline());
+        let deadline = stream.as_ref().and_then(|stream| stream.deadline());
+        let until = earlier(heartbeat, deadline);
         Self {
-            stream: Some(stream),
+            stream,
             pieces: VecDeque::new(),
             timer: Box::pin(tokio::time::sleep_until(until)),
             heartbeat,
@@ -45,13 +50,7 @@ impl EventStream {
 
     /// Creates a stream that ends after a single event.
     pub fn of(head: Bytes, rest: &SharedBytes) -> Self {
-        let heartbeat = next_heartbeat();
-        let mut stream = Self {
-            stream: None,
-            pieces: VecDeque::new(),
-            timer: Box::pin(tokio::time::sleep_until(heartbeat)),
-            heartbeat,
-        };
+        let mut stream = Self::begin(None);
         stream.push_event(Bytes::from_static(MESSAGE_BEGINS), head, rest);
         stream
     }

@@ -67,26 +67,26 @@ impl HostGuard {
         // A web page cannot reach a Unix domain socket under any name.
         let local = config.host.is_loopback() && config.unix_socket.is_none();
         let public = config.public_url.as_deref().and_then(PublicUrl::parse);
-        // Proxies may or may not take the port along.
-        let public_host = public.as_ref().map(|public| public.host().to_owned());
-        let names: Vec<String> = config
+        let named: Vec<_> = config
             .allowed_hosts
             .iter()
-            .cloned()
-            .chain(public_host)
+            .filter_map(|text| HostPattern::parse(text))
             .collect();
-        let configured = names.iter().filter_map(|text| HostPattern::parse(text));
-        let hosts = match (local, names.is_empty()) {
-            (false, true) => None,
-            (true, _) => {
-                let names = LOCAL_HOSTS.map(|host| HostPattern {
-                    host: host.to_owned(),
-                    port: None,
-                });
-                Some(names.into_iter().chain(configured).collect())
-            }
-            (false, false) => Some(configured.collect()),
-        };
+        // Proxies may or may not take the port along.
+        let public_host = public
+            .as_ref()
+            .and_then(|public| HostPattern::parse(public.host()));
+        let is_restricted = local || !config.allowed_hosts.is_empty() || public.is_some();
+        let hosts = is_restricted.then(|| {
+            let local_hosts = LOCAL_HOSTS
+                .into_iter()
+                .filter(|_| local)
+                .filter_map(HostPattern::parse);
+            local_hosts
+                .chain(named.iter().cloned())
+                .chain(public_host)
+                .collect()
+        });
         Self {
             hosts,
             usual: OnceLock::new(),
@@ -99,11 +99,7 @@ impl HostGuard {
                 .map(str::to_ascii_lowercase)
                 .collect(),
             local_origins: local,
-            named: config
-                .allowed_hosts
-                .iter()
-                .filter_map(|text| HostPattern::parse(text))
-                .collect(),
+            named,
             reported: LogLimit {
                 beginning: Instant::now(),
                 next: AtomicU64::new(0),

@@ -1,5 +1,6 @@
 //! The application's own `tower` layers, and the service that they are put around.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -13,7 +14,7 @@ use http_body::Body as HttpBody;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service};
 
-use super::custom_routes::{CustomRoutes, PublicPaths, RouteHandler};
+use super::custom_routes::{PublicPaths, RouteHandler};
 use crate::net::{Body, BodyError};
 
 /// The service that a [`tower::Layer`] given to `App::layer` is put around.
@@ -57,7 +58,8 @@ impl fmt::Debug for McpService {
 #[derive(Clone, Default)]
 pub struct Layers {
     around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
-    pub(super) routes: CustomRoutes,
+    /// Handlers of the application, by path.
+    pub(super) routes: HashMap<String, Arc<dyn RouteHandler>>,
     /// Paths without authentication that other parts of the program serve.
     public: Vec<Arc<dyn PublicPaths>>,
 }
@@ -65,12 +67,12 @@ pub struct Layers {
 impl Layers {
     /// Adds a handler for a path of the application.
     pub fn add_route(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
-        self.routes.add(path, handler);
+        self.routes.insert(path, handler);
     }
 
     /// Returns true if the application handles a path.
     pub fn has_route(&self, path: &str) -> bool {
-        self.routes.at(path).is_some()
+        self.routes.contains_key(path)
     }
 
     /// Serves further paths without authentication. Paths of the server itself take precedence over those of the application.
@@ -122,7 +124,7 @@ impl fmt::Debug for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layers")
             .field("around", &self.around.len())
-            .field("routes", &self.routes)
+            .field("routes", &self.routes.keys())
             .finish()
     }
 }

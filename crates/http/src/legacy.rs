@@ -4,10 +4,8 @@ use std::task::Context;
 
 use bytes::Bytes;
 
-use super::context::RequestContext;
-use super::dispatched::Dispatched;
+use super::context::{Dispatched, RequestContext};
 use super::rejection::{HttpError, Rejection};
-use super::reply::accepted;
 use super::route::MESSAGES;
 use crate::auth::RequestTarget;
 use crate::server::Reply;
@@ -38,7 +36,7 @@ pub(super) fn dispatch(
     match server.post_sse_message(cx, by, request.principal, id, &body) {
         Ok(posted) => {
             tokio::spawn(posted);
-            Ok(Dispatched::done(accepted()))
+            Ok(Dispatched::Ready(Reply::Accepted))
         }
         Err(reply) => Ok(reply.into()),
     }

@@ -6,8 +6,7 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use super::context::RequestContext;
-use super::dispatched::{Outcome, Waiting};
+use super::context::{Outcome, RequestContext, Waiting};
 use super::rejection::HttpError;
 use super::rest::{ResultText, held};
 

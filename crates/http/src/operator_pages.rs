@@ -39,17 +39,12 @@ impl Page {
                 let word = if started { "ok" } else { "starting" };
                 status(started, &json!({"status": word, "ok": started}))
             }
-            Self::Ready => {
+            Self::Ready | Self::Health => {
                 let ready = life.is_ready();
-                let mut page = json!({"status": word(life), "ok": ready, "ready": ready});
-                if near && !ready {
-                    page["waits_for"] = life.waits_for().into();
-                }
-                status(ready, &page)
-            }
-            Self::Health => {
-                let ready = life.is_ready();
-                let mut page = health(server, telemetry);
+                let mut page = match self {
+                    Self::Health => health(server, telemetry),
+                    _ => json!({"status": word(life), "ok": ready, "ready": ready}),
+                };
                 if near && !ready {
                     page["waits_for"] = life.waits_for().into();
                 }

@@ -22,12 +22,11 @@ use tower::ServiceExt as _;
 
 use super::compress;
 use super::connection::ConnectionState;
-use super::context::{LayeredConn, Origin, RequestConn};
-use super::dispatched::Waiting;
+use super::context::{LayeredConn, Origin, RequestConn, Waiting};
 use super::headers::AdmittedHead;
 use super::layers::McpService;
 use super::progress::Progress;
-use super::rejection::response::announce_close;
+use super::request_body::UnreadBody;
 use super::route::Route;
 use super::service::ConnService;
 use crate::limit::Limits;
@@ -52,6 +51,8 @@ pub(crate) struct RequestFuture {
 enum State {
     /// Not polled yet.
     New,
+    /// Rejected by its head, until what has arrived of its body is dropped.
+    Rejected(UnreadBody),
     /// Waits in one of the stages.
     Waiting(Box<(AdmittedHead, Progress)>),
     /// Inside the layers of the application.
@@ -125,7 +126,7 @@ impl RequestFuture {
         match &self.state {
             State::Waiting(waiting) => waiting.1.reads_body() && expects_continue(&self.head),
             State::Layered(_) => self.layers_ask,
-            State::New | State::Compressing(_) | State::Done => false,
+            State::New | State::Rejected(_) | State::Compressing(_) | State::Done => false,
         }
     }
 
@@ -148,9 +149,13 @@ impl RequestFuture {
         let summary = match router.admit_head(connection, head) {
             Ok(summary) => summary,
             Err(error) => {
-                let mut response = router.reject_head(error, head, client);
-                announce_close(cx, head.version, body, &mut response);
-                return Poll::Ready(response);
+                let response = router.reject_head(error, head, client);
+                let mut unread = UnreadBody::default();
+                let polled = unread.poll_drop(cx, head.version, body, response);
+                if polled.is_pending() {
+                    self.state = State::Rejected(unread);
+                }
+                return polled;
             }
         };
         if last_steps.origin.is_some() && router.cors.is_preflight(head) {
@@ -196,6 +201,10 @@ impl RequestFuture {
     /// Continues with a request that had to wait.
     fn resume(&mut self, cx: &mut Context<'_>) -> Poll<Response<Body>> {
         match &mut self.state {
+            State::Rejected(unread) => {
+                let polled = unread.poll_held(cx, self.head.version, &mut self.body);
+                polled.unwrap_or(Poll::Pending)
+            }
             State::Waiting(waiting) => {
                 let (summary, progress) = &mut **waiting;
                 let ConnService {

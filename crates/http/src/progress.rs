@@ -21,17 +21,14 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::Response;
 use http::request::Parts;
-use http::{HeaderValue, Response};
 
 use super::authentication::{Authentication, Caller};
-use super::context::{Origin, RequestContext};
-use super::dispatched::{Dispatched, Outcome, Waiting};
-use super::endpoint::BodyReader;
+use super::context::{Dispatched, Origin, Outcome, RequestContext, Waiting};
 use super::headers::Summary;
-use super::rejection::response::{closes_unread, drop_arrived};
 use super::rejection::{HttpError, Rejection};
+use super::request_body::{BodyReader, UnreadBody};
 use super::route::{Open, Route, RouteTarget};
 use crate::limit::Limit;
 use crate::net::Body;
@@ -46,14 +43,8 @@ pub(super) struct Progress {
     stage: Stage,
     /// True once the whole body was read.
     is_read: bool,
-    /// The response to a request whose body arrives in chunks, until the rest of these is dropped.
-    held: Option<Box<Response<Body>>>,
-    /// Number of bytes that were dropped of a body.
-    dropped: usize,
+    unread: UnreadBody,
 }
-
-/// Maximum number of bytes of a body that are dropped so that its connection stays open.
-const DROPPED_MAX: usize = 64 * 1024;
 
 enum Stage {
     /// Find the route, check the limits and find the caller.
@@ -82,8 +73,7 @@ impl Progress {
             caller: Caller::Everybody,
             stage: Stage::Route,
             is_read: false,
-            held: None,
-            dropped: 0,
+            unread: UnreadBody::default(),
         }
     }
 
@@ -101,8 +91,8 @@ impl Progress {
         head: &mut Parts,
         body: &mut Body,
     ) -> Poll<Response<Body>> {
-        if let Some(response) = self.held.take() {
-            return self.drop_body(cx, head, body, *response);
+        if let Some(polled) = self.unread.poll_held(cx, head.version, body) {
+            return polled;
         }
         let finished = ready!(self.advance(cx, (origin, summary), head, body));
         let outcome = match finished {
@@ -116,31 +106,8 @@ impl Progress {
         };
         match self.is_read {
             true => Poll::Ready(response),
-            false => self.drop_body(cx, head, body, response),
+            false => self.unread.poll_drop(cx, head.version, body, response),
         }
-    }
-
-    /// Drops a body that nothing reads. hyper gives a chunk at each poll, so more of them may have arrived.
-    fn drop_body(
-        &mut self,
-        cx: &mut Context<'_>,
-        head: &Parts,
-        body: &mut Body,
-        mut response: Response<Body>,
-    ) -> Poll<Response<Body>> {
-        if closes_unread(head.version, &response)
-            && let Some(length) = drop_arrived(cx, body)
-        {
-            self.dropped += length;
-            if 0 < length && self.dropped <= DROPPED_MAX {
-                cx.waker().wake_by_ref();
-                self.held = Some(Box::new(response));
-                return Poll::Pending;
-            }
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
-        }
-        Poll::Ready(response)
     }
 
     #[cold]
@@ -226,7 +193,7 @@ impl Progress {
             return Err(HttpError::NotFound.into());
         };
         self.route = Some(route);
-        let open = match route.place() {
+        let open = match route.place {
             RouteTarget::Guarded(_) => None,
             RouteTarget::Open(open) => Some(open),
         };

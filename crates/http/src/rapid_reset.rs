@@ -37,7 +37,7 @@ pub(super) struct ResetGuard {
 }
 
 /// Result of inspecting some bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResetCount {
     /// Number of streams that they reset.
     pub(super) count: u32,
@@ -77,11 +77,7 @@ impl ResetGuard {
             idle,
         } = self.follow(bytes);
         if count == 0 && idle == 0 {
-            return ResetCount {
-                count,
-                too_many: false,
-                too_idle: false,
-            };
+            return ResetCount::default();
         }
         if self.second != now {
             (self.second, self.count, self.idle) = (now, 0, 0);

@@ -11,8 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::context::RequestContext;
-use super::dispatched::{Dispatched, Outcome};
+use super::context::{Dispatched, Outcome, RequestContext};
 use super::entity_tag::with_entity_tag;
 use super::openapi;
 use super::problem::{Envelope, problem, problem_response, text_of};

@@ -15,7 +15,7 @@ pub struct Route {
     pub path: &'static str,
     /// Its methods, as the header `Allow` lists them.
     pub methods: &'static str,
-    place: RouteTarget,
+    pub(super) place: RouteTarget,
 }
 
 /// Target of a path.
@@ -102,6 +102,8 @@ const ROUTES: [Route; 22] = [
 
 /// Path for the messages of the transport of 2024-11-05.
 pub(super) const MESSAGES: &str = "/messages";
+/// Methods of the endpoint where sessions have no notification streams.
+pub(super) const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
 const GET: &str = "GET, HEAD";
 /// Pages ask whether they may ask.
 const METADATA: &str = "GET, HEAD, OPTIONS";
@@ -187,11 +189,6 @@ impl Route {
         };
         path.strip_prefix(parent)
             .filter(|name| !name.is_empty() && !name.contains('/'))
-    }
-
-    #[inline]
-    pub(super) fn place(&self) -> RouteTarget {
-        self.place
     }
 
     /// Returns true if the path supports a method.

@@ -8,10 +8,10 @@ use http::header::ORIGIN;
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, Uri, Version};
 
+use super::config::HttpConfig;
 use super::connection::ConnectionState;
 use super::cors::Cors;
 use super::custom_routes::RouteHandler;
-use super::endpoint::Endpoint;
 use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
 use super::layers::Layers;
@@ -21,7 +21,15 @@ use super::tls::Tls;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{Authenticator, PrincipalKind};
 use crate::net::{Body, ForwardedHeadersSeen, Peer};
+use crate::server::Server;
 use crate::telemetry::{Reason, Refusals, Telemetry};
+
+/// The MCP endpoint of one server.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub server: Arc<Server>,
+    pub config: HttpConfig,
+}
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
@@ -167,7 +175,7 @@ impl Router {
     /// Returns the name of the endpoint that a request is for, if it is for one.
     #[cold]
     fn endpoint_name(&self, route: &Route, uri: &Uri) -> Option<Box<str>> {
-        match route.place() {
+        match route.place {
             RouteTarget::Guarded(Protected::NamedEndpoint) => {
                 let known = self.endpoints.get_key_value(self.name_in(uri));
                 known.map(|(name, _)| name.clone())
@@ -250,7 +258,8 @@ impl Router {
     /// The application's handler of a path, which the application may have added with the prefix or without it.
     pub(super) fn custom_route(&self, uri: &Uri) -> Option<&Arc<dyn RouteHandler>> {
         let routes = &self.layers.routes;
-        routes.at(self.path(uri)).or_else(|| routes.at(uri.path()))
+        let handler = routes.get(self.path(uri));
+        handler.or_else(|| routes.get(uri.path()))
     }
 
     /// The part of a path that its route names: a tool or an endpoint.

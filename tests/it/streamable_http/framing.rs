@@ -204,20 +204,26 @@ fn a_length_beside_chunks_is_seen_in_whatever_pieces_it_comes() {
 #[test]
 fn a_rejected_body_in_chunks_that_has_arrived_leaves_the_connection_open() {
     let server = Serve::new().tool(echo).start();
-    let head = "POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
-    let mut connection = server.connect();
-    for chunks in ["2\r\n{}\r\n", "1\r\n{\r\n1\r\n}\r\n", ""] {
-        let response = connection
-            .send(format!("{head}{chunks}0\r\n\r\n"))
-            .receive();
-        assert_eq!(
-            (response.status, response.header("connection")),
-            (404, None)
-        );
+    // Rejected for its path, and for its head alone.
+    for (line, status) in [
+        ("/nowhere HTTP/1.1\r\nhost: localhost", 404),
+        ("/mcp HTTP/1.1\r\nhost: other.example", 403),
+    ] {
+        let head = format!("POST {line}\r\ntransfer-encoding: chunked\r\n\r\n");
+        let mut connection = server.connect();
+        for chunks in ["2\r\n{}\r\n", "1\r\n{\r\n1\r\n}\r\n", ""] {
+            let response = connection
+                .send(format!("{head}{chunks}0\r\n\r\n"))
+                .receive();
+            assert_eq!(
+                (response.status, response.header("connection")),
+                (status, None)
+            );
+        }
+        let response = connection.send(format!("{head}2\r\n{{}}\r\n")).receive();
+        assert_eq!(response.header("connection"), Some("close"));
+        connection.assert_closed();
     }
-    let response = connection.send(format!("{head}2\r\n{{}}\r\n")).receive();
-    assert_eq!(response.header("connection"), Some("close"));
-    connection.assert_closed();
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
 
 use super::activity::Event;
-use super::send_stalls::SendStalls;
 use super::{ConnectionState, TimeoutKind};
 use crate::limit::{Limit, LimitCounters};
 use crate::transport::http::config::HttpLimits;
@@ -16,7 +15,7 @@ const ROOM: u32 = 32 * 1024;
 const ROOM_UNTRUSTED: u32 = 512;
 
 /// State of an HTTP/2 connection, as far as code outside h2 needs it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct H2State {
     /// True once the client's preface is complete.
     has_preface: Cell<bool>,
@@ -30,25 +29,10 @@ pub(crate) struct H2State {
     send_stalls: SendStalls,
     /// Set when the client must not open further streams.
     retires: Cell<bool>,
-    /// Second from which the connection is polled unconditionally.
-    look_at: Cell<u32>,
+    /// Second from which the connection is polled unconditionally, if there is one.
+    look_at: Cell<Option<u32>>,
     /// Waker of the task that drives the connection.
     driver: RefCell<Option<Waker>>,
-}
-
-impl Default for H2State {
-    fn default() -> Self {
-        Self {
-            has_preface: Cell::new(false),
-            room: Cell::new(0),
-            restless: Cell::new(None),
-            open: Cell::new(0),
-            send_stalls: SendStalls::default(),
-            retires: Cell::new(false),
-            look_at: Cell::new(u32::MAX),
-            driver: RefCell::new(None),
-        }
-    }
 }
 
 impl H2State {
@@ -59,7 +43,7 @@ impl H2State {
 
     /// Wakes the connection if its poll is due.
     pub(super) fn look_if_due(&self, now: u32) {
-        if self.look_at.get() <= now {
+        if self.look_at.get().is_some_and(|second| second <= now) {
             self.wake_driver();
         }
     }
@@ -131,7 +115,7 @@ impl ConnectionState {
 
     /// Schedules a poll at the given second, or soon after it.
     pub(crate) fn look_again_at(&self, second: u32) {
-        self.h2.look_at.set(second);
+        self.h2.look_at.set(Some(second));
     }
 
     /// Marks the connection as exceeding its rate of stream resets or of frames without payload.
@@ -217,5 +201,68 @@ impl ConnectionState {
     fn http2_ends(&self) {
         let idle = self.h2.are_idle();
         self.apply(Event::Http2Ends { idle });
+    }
+}
+
+/// Responses of one connection in progress that a client may read slowly.
+///
+/// On HTTP/1 a client that does not read stalls its socket, which the sweep detects. Over HTTP/2 it may read the socket
+/// but withhold the flow-control window of a stream; the response then waits here. Each large or streamed response
+/// records its last progress.
+#[derive(Debug, Default)]
+struct SendStalls(RefCell<Vec<Sending>>);
+
+#[derive(Clone, Copy, Debug)]
+enum Sending {
+    Free,
+    /// The handler must produce more data.
+    Waiting,
+    /// The client has to make room; since which second.
+    Since(u32),
+}
+
+impl SendStalls {
+    fn enter(&self, now: u32) -> usize {
+        let mut all = self.0.borrow_mut();
+        let sending = Sending::Since(now);
+        match all.iter().position(|s| matches!(s, Sending::Free)) {
+            Some(free) => {
+                all[free] = sending;
+                free
+            }
+            None => {
+                all.push(sending);
+                all.len() - 1
+            }
+        }
+    }
+
+    /// Records the side to wait for: the client since a given second, or the handler.
+    fn progress(&self, index: usize, since: Option<u32>) {
+        if let Some(sending) = self.0.borrow_mut().get_mut(index) {
+            *sending = since.map_or(Sending::Waiting, Sending::Since);
+        }
+    }
+
+    fn leave(&self, index: usize) {
+        let mut all = self.0.borrow_mut();
+        if let Some(sending) = all.get_mut(index) {
+            *sending = Sending::Free;
+        }
+        while matches!(all.last(), Some(Sending::Free)) {
+            all.pop();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Returns true if a client has read nothing of a response for more than `seconds`.
+    fn stall_since(&self, now: u32, seconds: u32) -> bool {
+        self.0
+            .borrow()
+            .iter()
+            .any(|s| matches!(s, Sending::Since(since) if seconds < now.saturating_sub(*since)))
     }
 }

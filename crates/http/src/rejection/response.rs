@@ -1,13 +1,10 @@
 //! HTTP responses to rejected requests.
 
 use std::borrow::Cow;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
-use http_body::Body as _;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use super::{HttpError, Kind, Rejected, Rejection, Retry, Row};
@@ -16,8 +13,8 @@ use crate::limit::LimitExceeded;
 use crate::net::Body;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{RejectReason, limited};
-use crate::transport::http::endpoint::METHODS_WITHOUT_STREAMS;
 use crate::transport::http::problem::{PROBLEM, problem, problem_of_document};
+use crate::transport::http::route::METHODS_WITHOUT_STREAMS;
 
 const JSON: &str = "application/json";
 
@@ -90,39 +87,6 @@ impl HttpError {
     pub(crate) fn into_problem(self) -> Response<Body> {
         Rejection::from(self).into_response(false)
     }
-}
-
-/// Announces the end of an HTTP/1 connection whose request has a response before its body arrived (RFC 9112 section 9.6). hyper
-/// closes it after the response, and clients would send their next request on it.
-pub(crate) fn announce_close(
-    cx: &mut Context<'_>,
-    version: Version,
-    body: &mut Body,
-    response: &mut Response<Body>,
-) {
-    if closes_unread(version, response) && drop_arrived(cx, body).is_some() {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
-    }
-}
-
-/// Returns true if the connection ends after the response unless the body is read first.
-pub(crate) fn closes_unread(version: Version, response: &Response<Body>) -> bool {
-    version < Version::HTTP_2 && !response.headers().contains_key(CONNECTION)
-}
-
-/// Drops what has arrived of a body. Returns its length if more is to come.
-pub(crate) fn drop_arrived(cx: &mut Context<'_>, body: &mut Body) -> Option<usize> {
-    let mut length = 0;
-    while !body.is_end_stream() {
-        match Pin::new(&mut *body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
-            Poll::Ready(None) => return None,
-            Poll::Ready(Some(Err(_))) => return Some(0),
-            Poll::Pending => return Some(length),
-        }
-    }
-    None
 }
 
 /// Builds a JSON-RPC error. No code of the specification applies here; the code is derived from the status.

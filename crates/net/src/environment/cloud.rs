@@ -217,17 +217,11 @@ pub(super) fn detect(probe: &Probe) -> Option<Detection<Platform>> {
             return Some(Detection::new(platform, format!("{mark}={value}")));
         }
     }
-    match probe.variable("AWS_EXECUTION_ENV") {
-        Some(value @ "AWS_ECS_FARGATE") => {
-            return Some(Detection::new(
-                P::Fargate,
-                format!("AWS_EXECUTION_ENV={value}"),
-            ));
+    for (value, platform) in [("AWS_ECS_FARGATE", P::Fargate), ("AWS_ECS_EC2", P::Ecs)] {
+        if probe.variable("AWS_EXECUTION_ENV") == Some(value) {
+            let evidence = format!("AWS_EXECUTION_ENV={value}");
+            return Some(Detection::new(platform, evidence));
         }
-        Some(value @ "AWS_ECS_EC2") => {
-            return Some(Detection::new(P::Ecs, format!("AWS_EXECUTION_ENV={value}")));
-        }
-        _ => {}
     }
     if probe.variable("ECS_CONTAINER_METADATA_URI_V4").is_some() {
         return Some(Detection::new(P::Ecs, "ECS_CONTAINER_METADATA_URI_V4"));
@@ -287,6 +281,7 @@ fn of_machine(
     };
     Some(Detection::new(platform, format!("{FOLDER}/{file}")))
 }
+
 /// Returns true if the value is one that the platform sets. Four of the names are also used for other purposes, with
 /// a boolean value.
 fn says_so(mark: &str, value: &str) -> bool {

@@ -1,6 +1,6 @@
 //! All detectors, and the settings that follow.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Container, Kind, Network, Platform, Probe, System};
 use super::{cloud, container, kind, network, project, system};
@@ -19,6 +19,17 @@ impl<T> Detection<T> {
         Self {
             value,
             evidence: evidence.into(),
+        }
+    }
+}
+
+impl<T: Copy + Into<Value>> Detection<T> {
+    /// Returns the value as that of a setting.
+    fn of(&self, setting: &'static str) -> Detected {
+        Detected {
+            setting,
+            value: self.value.into(),
+            evidence: self.evidence.clone(),
         }
     }
 }
@@ -96,37 +107,24 @@ impl Environment {
 
     /// Returns the derived settings.
     pub fn settings(&self) -> Vec<Detected> {
-        let mut settings = Vec::new();
-        let mut set = |setting, value: Value, evidence: &str| {
-            settings.push(Detected {
-                setting,
-                value,
-                evidence: evidence.to_owned(),
-            });
-        };
         let network = &self.network;
-        if let Some(seen) = &network.transport {
-            set("transport", seen.value.into(), &seen.evidence);
-        }
-        if let Some(seen) = &network.host {
-            set("http.host", seen.value.into(), &seen.evidence);
-        }
-        if let Some(seen) = &network.port {
-            set("http.port", seen.value.into(), &seen.evidence);
-        }
-        if let Some(seen) = &network.trusted_proxies {
-            set("http.trusted_proxies", json!(seen.value), &seen.evidence);
-        }
-        if let Some(seen) = self.system.parallelism() {
-            set("http.workers", seen.value.into(), &seen.evidence);
-        }
+        let (transport, host, port) = (&network.transport, &network.host, &network.port);
+        let (proxies, workers) = (&network.trusted_proxies, self.system.parallelism());
+        let detected = [
+            transport.as_ref().map(|seen| seen.of("transport")),
+            host.as_ref().map(|seen| seen.of("http.host")),
+            port.as_ref().map(|seen| seen.of("http.port")),
+            proxies.as_ref().map(|seen| seen.of("http.trusted_proxies")),
+            workers.map(|seen| seen.of("http.workers")),
+        ];
+        let mut settings: Vec<_> = detected.into_iter().flatten().collect();
         if let Some(seen) = self
             .system
             .memory_bytes
             .as_ref()
             .filter(|_| self.system.memory_is_limited)
         {
-            set("limits.memory_bytes", seen.value.into(), &seen.evidence);
+            settings.push(seen.of("limits.memory_bytes"));
             // Shares of the available memory, if below the defaults.
             for (setting, part, default) in [
                 (
@@ -138,23 +136,14 @@ impl Environment {
                 ("state.memory_bytes", seen.value / 8, 64 << 20),
             ] {
                 if part < default {
-                    set(setting, part.max(64).into(), &seen.evidence);
+                    let share = Detection::new(part.max(64), &*seen.evidence);
+                    settings.push(share.of(setting));
                 }
             }
         }
-        if let Some(seen) = &self.log_format {
-            set("log.format", seen.value.into(), &seen.evidence);
-        }
-        set(
-            "drain.grace_seconds",
-            self.grace_seconds.value.into(),
-            &self.grace_seconds.evidence,
-        );
-        set(
-            "drain.delay_seconds",
-            self.delay_seconds.value.into(),
-            &self.delay_seconds.evidence,
-        );
+        settings.extend(self.log_format.as_ref().map(|seen| seen.of("log.format")));
+        settings.push(self.grace_seconds.of("drain.grace_seconds"));
+        settings.push(self.delay_seconds.of("drain.delay_seconds"));
         settings
     }
 

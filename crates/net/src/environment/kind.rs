@@ -82,9 +82,6 @@ pub(super) fn detect(
         (Some(cloud), _) if cloud.value.is_managed() => {
             Detection::new(Kind::Production, cloud.evidence.clone())
         }
-        (_, Some(container)) if container.value == Container::Kubernetes => {
-            Detection::new(Kind::Production, container.evidence.clone())
-        }
         (_, Some(container)) => Detection::new(Kind::Production, container.evidence.clone()),
         (_, None) => Detection::new(Kind::Development, "no container and no platform"),
     }

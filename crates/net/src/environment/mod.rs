@@ -3,15 +3,14 @@
 //! Detectors are pure functions of a [`Probe`], which tests can fake, and use no network. Each reports its evidence.
 //! [`Environment::settings`] returns the derived settings, which any explicit setting overrides.
 
-mod address;
 mod clock;
 mod cloud;
 mod conflict;
 mod container;
 mod detect;
 mod file_stamp;
+mod formats;
 mod kind;
-mod list;
 mod network;
 mod probe;
 mod project;
@@ -21,15 +20,14 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-pub use address::address;
 pub use clock::{seconds_since_1970, unix_seconds};
 pub use cloud::{Platform, Provider};
 pub use conflict::{Conflict, Conflicts};
 pub use container::Container;
 pub use detect::{Detected, Detection, Environment};
 pub use file_stamp::FileStamp;
+pub use formats::{address, list};
 pub use kind::Kind;
-pub use list::list;
 pub use network::Network;
 pub use probe::{Machine, Probe, StandardStreams};
 pub use resource::instance_name;

@@ -5,8 +5,8 @@ use super::{Container, Environment, Platform, Probe};
 /// Name of this instance for operators: that of its pod, machine or host.
 pub fn instance_name(probe: &Probe) -> Option<String> {
     let names = [INSTANCE_NAMES, &["K8S_POD_NAME", "HOSTNAME"]].concat();
-    let mut set = names.into_iter().filter_map(|name| probe.variable(name));
-    set.find(|name| !name.is_empty()).map(str::to_owned)
+    let name = names.into_iter().find_map(|name| probe.variable(name));
+    name.map(str::to_owned)
 }
 
 /// Variables in which platforms name an instance.

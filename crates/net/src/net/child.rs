@@ -1,7 +1,7 @@
 //! Child processes: in a group of their own, within limits, and never left behind. And what else of a process takes
 //! `unsafe`, which is nowhere but here.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,8 +33,7 @@ pub struct ProcessGroupBuilder {
 #[derive(Debug)]
 pub struct Group {
     leader: Option<Pid>,
-    /// `None` once the search for stray processes has taken it.
-    strays: Option<Strays>,
+    mark: String,
 }
 
 /// Processes that left their group. Drop searches `/proc` for them and kills them, in time proportional to the
@@ -116,7 +115,7 @@ impl ProcessGroupBuilder {
         GROUPS.lock().insert(self.mark.clone(), leader);
         Group {
             leader,
-            strays: Some(Strays { mark: self.mark }),
+            mark: self.mark,
         }
     }
 }
@@ -124,10 +123,9 @@ impl ProcessGroupBuilder {
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        let strays = self.strays.take();
-        if let Some(strays) = &strays {
-            GROUPS.lock().remove(&strays.mark);
-        }
+        let mark = std::mem::take(&mut self.mark);
+        GROUPS.lock().remove(&mark);
+        let strays = Strays { mark };
         // A runtime that is ending drops what it does not run any more, which does the same here.
         if let Ok(runtime) = Handle::try_current() {
             // Without a thread, they are dropped here.
@@ -193,15 +191,12 @@ fn threads_of_user() -> u64 {
 
 /// Returns true for variables that make any program load code.
 pub fn decides_what_is_loaded(name: &str) -> bool {
-    static NAMES: [&str; 5] = [
-        "BASH_ENV",
-        "ENV",
-        "NODE_OPTIONS",
-        "PERL5OPT",
-        "PYTHONSTARTUP",
-    ];
-    let names: HashSet<&str> = NAMES.into();
-    name.starts_with("LD_") || name.starts_with("DYLD_") || names.contains(name)
+    name.starts_with("LD_")
+        || name.starts_with("DYLD_")
+        || matches!(
+            name,
+            "BASH_ENV" | "ENV" | "NODE_OPTIONS" | "PERL5OPT" | "PYTHONSTARTUP"
+        )
 }
 
 /// Sets limits in the child before its program begins; set from outside, they would come too late for what it starts

@@ -11,17 +11,18 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
     HOST, LOCATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::Body as _;
+use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 
 use super::connect::Connector;
 use super::pools::Pools;
-use super::{FetchError, FetchedResponse, Guard, MemoryBudget, Phase, StreamingResponse};
+use super::{FetchError, FetchedResponse, Guard, MemoryBudget, StreamingResponse};
 pub use builder::ClientBuilder;
+pub use deadlines::Deadlines;
 pub use trust::trust_ca;
 
 /// HTTP client for HTTP/1.1 and HTTP/2, restricted by its [`Guard`].
@@ -53,47 +54,6 @@ pub struct Client {
     max_body: usize,
     redirects: usize,
     memory: MemoryBudget,
-}
-
-/// Time limits for each part of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadlines {
-    /// Looking up addresses; and then connecting to one of them. Default: 3 s each.
-    pub connect: Duration,
-    /// Agreeing on keys. Default: 5 s.
-    pub tls: Duration,
-    /// Limit from then until the response begins. Default: 30 s.
-    pub first_byte: Duration,
-    /// Limit between two parts of the response. Default: 60 s.
-    pub idle: Duration,
-    /// Everything together, redirects included. Default: 60 s; `None` sets no such limit, for streams.
-    pub total: Option<Duration>,
-}
-
-impl Default for Deadlines {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(3),
-            tls: Duration::from_secs(5),
-            first_byte: Duration::from_secs(30),
-            idle: Duration::from_secs(60),
-            total: Some(Duration::from_secs(60)),
-        }
-    }
-}
-
-impl Deadlines {
-    /// The defaults, with another limit for everything together, and no part longer than that.
-    pub fn total(total: Duration) -> Self {
-        let default = Self::default();
-        Self {
-            connect: default.connect.min(total),
-            tls: default.tls.min(total),
-            first_byte: total,
-            idle: total,
-            total: Some(total),
-        }
-    }
 }
 
 /// Reason for which a client cannot be built.
@@ -200,7 +160,7 @@ impl OutgoingRequest {
 impl fmt::Debug for OutgoingRequest {
     /// Leaves out what may hold secrets: the query, headers and body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing")
+        f.debug_struct("OutgoingRequest")
             .field("method", &self.method)
             .field("host", &self.url.host_str())
             .finish_non_exhaustive()
@@ -231,14 +191,6 @@ impl Client {
 
     pub(super) fn deadlines(&self) -> &Deadlines {
         &self.deadlines
-    }
-
-    pub(super) fn max_body(&self) -> usize {
-        self.max_body
-    }
-
-    pub(super) fn memory(&self) -> &MemoryBudget {
-        &self.memory
     }
 
     pub(super) fn connector(&self) -> Connector {
@@ -289,14 +241,12 @@ impl Client {
                 });
             }
             followed += 1;
-            let next = next_url(&request.url, location).map_err(|problem| {
-                let host = answer.host.to_string();
-                FetchError::Redirect { host, problem }
-            })?;
-            redirect(&mut request, next, answer.status).map_err(|problem| {
-                let host = answer.host.to_string();
-                FetchError::Redirect { host, problem }
-            })?;
+            let refused = |problem| FetchError::Redirect {
+                host: answer.host.to_string(),
+                problem,
+            };
+            let next = next_url(&request.url, location).map_err(refused)?;
+            redirect(&mut request, next, answer.status).map_err(refused)?;
         }
     }
 
@@ -319,37 +269,38 @@ impl Client {
         *outgoing.headers_mut() = request.headers.clone();
         add_empty_length(&mut outgoing);
 
-        // Connecting has its own deadlines, in addition to that of the response.
-        let deadlines = &self.deadlines;
-        let connecting = deadlines.connect * 2 + deadlines.tls;
-        let head = Instant::now() + connecting + deadlines.first_byte;
-        let (deadline, phase, limit) = match total {
-            Some((total, limit)) if total <= head => (total, Phase::Total, limit),
-            _ => (head, Phase::FirstByte, deadlines.first_byte),
-        };
-        let answer = timeout_at(deadline, self.pools.here().request(outgoing))
-            .await
-            .map_err(|_| FetchError::Timeout {
-                host: host.clone(),
-                phase,
-                limit,
-            })?
+        let responding = self.pools.here().request(outgoing);
+        let answer = self
+            .deadlines
+            .until_head(Instant::now(), total, &host, responding)
+            .await?
             .map_err(|error| failed(&host, error))?;
+        Ok(self.response(answer, bare, host.into(), total))
+    }
+
+    /// A response that has begun, to be read within the limits of this client.
+    pub(super) fn response(
+        &self,
+        answer: Response<Incoming>,
+        url: Url,
+        host: Arc<str>,
+        total: Option<(Instant, Duration)>,
+    ) -> StreamingResponse {
         let (head, body) = answer.into_parts();
-        Ok(StreamingResponse {
+        StreamingResponse {
             status: head.status,
             version: head.version,
             headers: head.headers,
-            url: bare,
+            url,
             body,
-            host: host.into(),
-            idle: deadlines.idle,
+            host,
+            idle: self.deadlines.idle,
             total,
             max: self.max_body,
             memory: self.memory.clone(),
             seen: 0,
             place: None,
-        })
+        }
     }
 }
 
@@ -469,6 +420,7 @@ fn redirect(
 }
 
 mod builder;
+mod deadlines;
 mod identity;
 #[cfg(test)]
 mod tests;

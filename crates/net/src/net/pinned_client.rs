@@ -1,11 +1,9 @@
 //! The way to one place that is asked for over and over: what can be known beforehand is, and connections are kept
 //! without asking a pool.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ThreadId;
 
 use bytes::Bytes;
 use http::header::HOST;
@@ -14,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::client::legacy::connect::Connection as _;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tower::Service as _;
 use url::Url;
 
@@ -22,9 +20,9 @@ use super::client::{
     HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, IDLE_CONNECTIONS, add_empty_length, clean,
 };
 use super::connect::Stream;
-use super::lock::{Mutex, RwLock};
-use super::pools::is_alone;
-use super::{Client, FetchError, OutgoingRequest, Phase, StreamingResponse};
+use super::lock::Mutex;
+use super::pools::ByThread;
+use super::{Client, FetchError, OutgoingRequest, StreamingResponse};
 
 /// Sends requests to one URL with the guard and deadlines of its [`Client`]. Redirects are not followed.
 ///
@@ -45,8 +43,7 @@ struct Parts {
     host: Arc<str>,
     /// Requests go over connections that are kept here.
     is_own: AtomicBool,
-    shared: Arc<Idle>,
-    own: RwLock<HashMap<ThreadId, Arc<Idle>>>,
+    by_thread: ByThread<Arc<Idle>>,
 }
 
 /// Idle connections, with the most recently used one last.
@@ -60,9 +57,6 @@ pub(super) struct PoolSlot {
     sender: Sender,
     idle: Arc<Idle>,
 }
-
-/// Threads that have connections of their own; further ones share theirs.
-const THREADS_MAX: usize = 256;
 
 impl PinnedClient {
     /// The way to `url`.
@@ -91,8 +85,7 @@ impl PinnedClient {
             place,
             url,
             client,
-            shared: Arc::default(),
-            own: RwLock::default(),
+            by_thread: ByThread::new(Arc::default()),
         })))
     }
 
@@ -126,48 +119,25 @@ impl PinnedClient {
         let deadlines = parts.client.deadlines();
         let now = Instant::now();
         let total = deadlines.total.map(|limit| (now + limit, limit));
-        let head = now + deadlines.connect * 2 + deadlines.tls + deadlines.first_byte;
-        let (deadline, phase, limit) = match total {
-            Some((total, limit)) if total <= head => (total, Phase::Total, limit),
-            _ => (head, Phase::FirstByte, deadlines.first_byte),
-        };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = parts.path.clone();
         *request.headers_mut() = headers;
         add_empty_length(&mut request);
         let exchanged = std::pin::pin!(parts.exchange(request));
-        let (answer, place) = match timeout_at(deadline, exchanged).await {
-            Ok(Ok(Sent::Answered(answer, place))) => (answer, place),
-            Ok(Ok(Sent::Http2(request))) => {
+        let sent = deadlines.until_head(now, total, &parts.host, exchanged);
+        let (answer, place) = match sent.await? {
+            Ok(Sent::Answered(answer, place)) => (answer, place),
+            Ok(Sent::Http2(request)) => {
                 let (head, body) = request.into_parts();
                 let body = into_bytes(body).await;
                 return parts.by_client(head.method, head.headers, body).await;
             }
-            Ok(Err(error)) => return Err(error),
-            Err(_) => {
-                return Err(FetchError::Timeout {
-                    host: parts.host.to_string(),
-                    phase,
-                    limit,
-                });
-            }
+            Err(error) => return Err(error),
         };
-        let (head, body) = answer.into_parts();
-        let mut answer = StreamingResponse {
-            status: head.status,
-            version: head.version,
-            headers: head.headers,
-            url: parts.url.clone(),
-            body,
-            host: Arc::clone(&parts.host),
-            idle: deadlines.idle,
-            total,
-            max: parts.client.max_body(),
-            memory: parts.client.memory().clone(),
-            seen: 0,
-            place: Some(place),
-        };
+        let (url, host) = (parts.url.clone(), Arc::clone(&parts.host));
+        let mut answer = parts.client.response(answer, url, host, total);
+        answer.place = Some(place);
         answer.leave_if_ended();
         Ok(answer)
     }
@@ -249,20 +219,7 @@ impl Parts {
 
     /// Connections of this thread.
     fn idle(&self) -> Arc<Idle> {
-        if !is_alone() {
-            return Arc::clone(&self.shared);
-        }
-        let thread = std::thread::current().id();
-        let own = self.own.read();
-        if let Some(idle) = own.get(&thread) {
-            return Arc::clone(idle);
-        }
-        drop(own);
-        let mut own = self.own.write();
-        if THREADS_MAX <= own.len() {
-            return Arc::clone(&self.shared);
-        }
-        Arc::clone(own.entry(thread).or_default())
+        self.by_thread.here(Arc::default)
     }
 }
 
@@ -308,13 +265,13 @@ impl PoolSlot {
 
 impl fmt::Debug for PoolSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Place")
+        f.write_str("PoolSlot")
     }
 }
 
 impl fmt::Debug for PinnedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane")
+        f.debug_struct("PinnedClient")
             .field("host", &self.0.host)
             .finish_non_exhaustive()
     }

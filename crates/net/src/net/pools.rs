@@ -28,17 +28,15 @@ pub(super) struct Pools(Arc<Parts>);
 struct Parts {
     builder: legacy::Builder,
     connector: Connector,
-    shared: Pool,
-    own: RwLock<HashMap<ThreadId, Pool>>,
+    by_thread: ByThread<Pool>,
 }
 
 impl Pools {
     pub(super) fn new(builder: legacy::Builder, connector: Connector) -> Self {
         Self(Arc::new(Parts {
-            shared: builder.build(connector.clone()),
+            by_thread: ByThread::new(builder.build(connector.clone())),
             builder,
             connector,
-            own: RwLock::default(),
         }))
     }
 
@@ -50,27 +48,42 @@ impl Pools {
     /// The one for this thread.
     pub(super) fn here(&self) -> Pool {
         let parts = &*self.0;
-        if !is_alone() {
-            return parts.shared.clone();
-        }
-        let thread = std::thread::current().id();
-        let own = parts.own.read();
-        if let Some(pool) = own.get(&thread) {
-            return pool.clone();
-        }
-        drop(own);
-        let mut own = parts.own.write();
-        if THREADS_MAX <= own.len() {
-            return parts.shared.clone();
-        }
-        own.entry(thread)
-            .or_insert_with(|| parts.builder.build(parts.connector.clone()))
-            .clone()
+        let build = || parts.builder.build(parts.connector.clone());
+        parts.by_thread.here(build)
     }
 }
 
-/// Returns true if this thread has its own runtime.
-pub(super) fn is_alone() -> bool {
-    Handle::try_current()
-        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread)
+/// A value for each thread that has its own runtime, and one that all others share.
+pub(super) struct ByThread<T> {
+    shared: T,
+    own: RwLock<HashMap<ThreadId, T>>,
+}
+
+impl<T: Clone> ByThread<T> {
+    pub(super) fn new(shared: T) -> Self {
+        Self {
+            shared,
+            own: RwLock::default(),
+        }
+    }
+
+    /// Returns the value for this thread, and makes one if it has none.
+    pub(super) fn here(&self, make: impl FnOnce() -> T) -> T {
+        let has_runtime = Handle::try_current()
+            .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread);
+        if !has_runtime {
+            return self.shared.clone();
+        }
+        let thread = std::thread::current().id();
+        let own = self.own.read();
+        if let Some(value) = own.get(&thread) {
+            return value.clone();
+        }
+        drop(own);
+        let mut own = self.own.write();
+        if THREADS_MAX <= own.len() {
+            return self.shared.clone();
+        }
+        own.entry(thread).or_insert_with(make).clone()
+    }
 }

@@ -83,19 +83,14 @@ impl TrustedProxies {
                     }
                 }
             }
-            (Some(one), None) => {
+            (Some(both), Some(_)) => both,
+            (None, None) => peer,
+            (one, other) => {
                 if let Some(seen) = seen {
-                    seen.note(peer, X_ALONE);
+                    seen.note(peer, one.map_or(FORWARDED_ALONE, |_| X_ALONE));
                 }
-                one
+                one.or(other).unwrap_or(peer)
             }
-            (None, Some(other)) => {
-                if let Some(seen) = seen {
-                    seen.note(peer, FORWARDED_ALONE);
-                }
-                other
-            }
-            (one, _) => one.unwrap_or(peer),
         }
     }
 
@@ -153,24 +148,14 @@ impl ForwardedHeadersSeen {
     /// Returns the headers that a proxy has sent alone. If it has sent both so, several proxies share its address.
     fn alone(&self, proxy: IpAddr) -> u64 {
         let (place, hash) = self.place(proxy);
-        let known = place.load(Relaxed);
-        if known & !FLAGS == hash {
-            known & FLAGS
-        } else {
-            0
-        }
+        flags(place.load(Relaxed), hash)
     }
 
     /// Notes a header that came alone. Mostly it is known, so that threads only read.
     fn note(&self, proxy: IpAddr, header: u64) {
         let (place, hash) = self.place(proxy);
         let known = place.load(Relaxed);
-        let flags = if known & !FLAGS == hash {
-            known & FLAGS
-        } else {
-            0
-        };
-        let noted = hash | flags | header;
+        let noted = hash | flags(known, hash) | header;
         if noted != known {
             let _ = place.compare_exchange(known, noted, Relaxed, Relaxed);
         }
@@ -182,6 +167,14 @@ impl ForwardedHeadersSeen {
             &self.proxies[usize::from(hash.to_be_bytes()[0])],
             hash & !FLAGS,
         )
+    }
+}
+
+/// The flags of a proxy, if they are its own.
+fn flags(known: u64, hash: u64) -> u64 {
+    match known & !FLAGS == hash {
+        true => known & FLAGS,
+        false => 0,
     }
 }
 

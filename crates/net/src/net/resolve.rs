@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
@@ -12,6 +13,7 @@ use hickory_resolver::net::NetError;
 use tokio::time::Instant;
 
 use super::lock::Mutex;
+use crate::environment::FileStamp;
 
 /// Looks up the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
@@ -27,7 +29,7 @@ pub trait Resolve: Send + Sync + 'static {
 /// first use, and again when they have changed. `localhost` and its subdomains always resolve to this machine (RFC 6761).
 #[derive(Debug, Default)]
 pub struct SystemResolver {
-    resolver: Reread<TokioResolver>,
+    resolver: Reread<TokioResolver, [Option<FileStamp>; FILES.len()]>,
 }
 
 /// Files that the resolver reads.
@@ -35,31 +37,28 @@ const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
 /// Interval at which changes of the files are looked for.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Time of modification and length of each file; `None` if it cannot be read.
-type Stamps = [Option<(SystemTime, u64)>; FILES.len()];
-
-/// A value that is read from files, and again when they have changed.
+/// A value that is read from files, and again when their stamps have changed.
 #[derive(Debug)]
-struct Reread<T>(Mutex<Option<Known<T>>>);
+struct Reread<T, S>(Mutex<Option<Known<T, S>>>);
 
 #[derive(Debug)]
-struct Known<T> {
+struct Known<T, S> {
     value: Arc<T>,
-    stamps: Stamps,
+    stamps: S,
     looked: Instant,
 }
 
-impl<T> Default for Reread<T> {
+impl<T, S> Default for Reread<T, S> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> Reread<T> {
+impl<T, S: Copy + PartialEq> Reread<T, S> {
     /// Returns the value. If the files have changed and cannot be used, it is the previous one.
     fn get<E>(
         &self,
-        stamps: impl FnOnce() -> Stamps,
+        stamps: impl FnOnce() -> S,
         read: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         let mut known = self.0.lock();
@@ -94,6 +93,7 @@ impl<T> Reread<T> {
 
 impl SystemResolver {
     fn get(&self) -> io::Result<Arc<TokioResolver>> {
+        let stamps = || FILES.map(|file| FileStamp::of(Path::new(file)));
         let made = self.resolver.get(stamps, || {
             let mut builder = TokioResolver::builder_tokio()?;
             // Every address is checked before one is used.
@@ -106,13 +106,6 @@ impl SystemResolver {
             ))
         })
     }
-}
-
-fn stamps() -> Stamps {
-    FILES.map(|file| {
-        let found = std::fs::metadata(file).ok()?;
-        Some((found.modified().ok()?, found.len()))
-    })
 }
 
 impl Resolve for SystemResolver {
@@ -157,9 +150,7 @@ mod tests {
     async fn files_are_read_again_when_they_have_changed_or_could_not_be_read() {
         let read = Reread::default();
         let get = |length: Option<u64>, found: Result<u32, &'static str>| {
-            let stamp = length.map(|length| (SystemTime::UNIX_EPOCH, length));
-            read.get(|| [stamp; FILES.len()], || found)
-                .map(|value| *value)
+            read.get(|| length, || found).map(|value| *value)
         };
         assert_eq!(get(None, Err("missing")), Err("missing"));
         assert_eq!(get(Some(1), Ok(1)), Ok(1));

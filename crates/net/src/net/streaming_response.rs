@@ -125,11 +125,15 @@ impl StreamingResponse {
     /// Takes memory for a part of a large body, and waits for it until the deadline.
     async fn take_memory(&mut self, bytes: usize, deadline: Instant) -> Result<(), FetchError> {
         let bytes = bytes as u64;
-        if self.memory.take(bytes) {
-            return Ok(());
+        while !self.memory.take(bytes) {
+            if !self.memory.has_room(bytes) || deadline <= Instant::now() {
+                return Err(FetchError::Memory {
+                    host: self.host.to_string(),
+                });
+            }
+            sleep(MEMORY_PAUSE).await;
         }
-        let (memory, host) = (self.memory.clone(), Arc::clone(&self.host));
-        wait_for_memory(memory, bytes, deadline, host).await
+        Ok(())
     }
 
     /// Returns the connection to the pool if no more data follows.
@@ -189,9 +193,9 @@ impl StreamingResponse {
         if self.body.size_hint().lower() > self.max as u64 {
             return Err(self.too_large());
         }
-        let body = match self.encoding()? {
-            Encoding::Identity => self.read_plain().await?,
-            Encoding::Gzip => Box::pin(self.read_gzip()).await?,
+        let body = match self.is_gzip()? {
+            false => self.read_plain().await?,
+            true => Box::pin(self.read_gzip()).await?,
         };
         Ok(FetchedResponse {
             status: self.status,
@@ -201,22 +205,17 @@ impl StreamingResponse {
         })
     }
 
-    fn encoding(&self) -> Result<Encoding, FetchError> {
+    /// Returns true if the body is compressed with gzip.
+    fn is_gzip(&self) -> Result<bool, FetchError> {
         let mut values = self.headers.get_all(CONTENT_ENCODING).iter();
         let (first, second) = (values.next(), values.next());
-        let text = first
-            .map_or("", |value| value.to_str().unwrap_or("?"))
-            .trim();
-        if second.is_none() && (text.is_empty() || text.eq_ignore_ascii_case("identity")) {
-            Ok(Encoding::Identity)
-        } else if second.is_none()
-            && (text.eq_ignore_ascii_case("gzip") || text.eq_ignore_ascii_case("x-gzip"))
-        {
-            Ok(Encoding::Gzip)
-        } else {
-            Err(FetchError::Encoding {
+        let coding = first.map_or("", |value| value.to_str().unwrap_or("?"));
+        match (&*coding.trim().to_ascii_lowercase(), second) {
+            ("" | "identity", None) => Ok(false),
+            ("gzip" | "x-gzip", None) => Ok(true),
+            _ => Err(FetchError::Encoding {
                 host: self.host.to_string(),
-            })
+            }),
         }
     }
 
@@ -275,28 +274,4 @@ impl StreamingResponse {
             max: self.max,
         }
     }
-}
-
-/// Waits until there is memory for a part of a large body.
-async fn wait_for_memory(
-    memory: MemoryBudget,
-    bytes: u64,
-    deadline: Instant,
-    host: Arc<str>,
-) -> Result<(), FetchError> {
-    loop {
-        if !memory.has_room(bytes) || deadline <= Instant::now() {
-            let host = host.to_string();
-            return Err(FetchError::Memory { host });
-        }
-        sleep(MEMORY_PAUSE).await;
-        if memory.take(bytes) {
-            return Ok(());
-        }
-    }
-}
-
-enum Encoding {
-    Identity,
-    Gzip,
 }

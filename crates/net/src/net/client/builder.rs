@@ -9,7 +9,6 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::client::ResolvesClientCert;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use tokio_rustls::TlsConnector;
 
 use super::super::connect::{Connector, Parts};
@@ -85,14 +84,7 @@ impl ClientBuilder {
     ///
     /// The PEM data contains no certificate.
     pub fn roots(mut self, pem: &[u8]) -> Result<Self, ClientError> {
-        let before = self.roots.len();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            self.roots
-                .push(certificate.map_err(|_| ClientError::NoCertificate)?);
-        }
-        if self.roots.len() == before {
-            return Err(ClientError::NoCertificate);
-        }
+        self.roots.extend(trust::certificates(pem)?);
         Ok(self)
     }
 
@@ -135,31 +127,22 @@ impl ClientBuilder {
     ///
     /// A certificate that cannot be used.
     pub fn build(self) -> Result<Client, ClientError> {
-        let (guard, deadlines, max_body, redirects, idle) = (
-            self.guard.clone(),
-            self.deadlines,
-            self.max_body,
-            self.redirects,
-            self.idle_connections,
-        );
-        let memory = self.memory.clone();
-        let connector = self.into_connector()?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_LIFE)
-            .pool_max_idle_per_host(idle)
+            .pool_max_idle_per_host(self.idle_connections)
             .http1_max_buf_size(usize::from(HEAD_BYTES))
             .http1_max_headers(HEADERS)
             .http2_max_header_list_size(u32::from(HEAD_BYTES));
         Ok(Client {
-            pools: Pools::new(builder, connector),
-            guard: Arc::new(guard),
-            deadlines,
-            max_body,
-            redirects,
-            memory,
+            pools: Pools::new(builder, self.make_connector()?),
+            guard: Arc::new(self.guard),
+            deadlines: self.deadlines,
+            max_body: self.max_body,
+            redirects: self.redirects,
+            memory: self.memory,
         })
     }
 
@@ -170,10 +153,10 @@ impl ClientBuilder {
     /// A certificate is invalid.
     #[cfg(feature = "otlp")]
     pub fn connector(self) -> Result<Connector, ClientError> {
-        self.into_connector()
+        self.make_connector()
     }
 
-    fn into_connector(self) -> Result<Connector, ClientError> {
+    fn make_connector(&self) -> Result<Connector, ClientError> {
         let connector = |identity| self.tls(identity).map(|c| TlsConnector::from(Arc::new(c)));
         let tls = connector(None)?;
         let tls_with_identity = match &self.identity {
@@ -181,8 +164,8 @@ impl ClientBuilder {
             None => tls.clone(),
         };
         Ok(Connector::new(Parts {
-            guard: self.guard,
-            resolver: self.resolver.unwrap_or_else(resolve::shared),
+            guard: self.guard.clone(),
+            resolver: self.resolver.clone().unwrap_or_else(resolve::shared),
             tls,
             tls_with_identity,
             deadlines: self.deadlines,

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::ClientError;
+use super::{ClientError, trust};
 use crate::environment::FileStamp;
 use crate::net::lock::Mutex;
 
@@ -24,11 +24,7 @@ pub(super) fn fixed(chain: &[u8], key: &[u8]) -> Result<Arc<dyn ResolvesClientCe
 }
 
 fn parse(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, ClientError> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|_| ClientError::NoCertificate)?;
-    if chain.is_empty() {
-        return Err(ClientError::NoCertificate);
-    }
+    let chain = trust::certificates(chain)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ClientError::NoKey)?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     CertifiedKey::from_der(chain, key, &provider).map_err(ClientError::Certificate)
@@ -119,6 +115,8 @@ impl fmt::Debug for IdentityFiles {
 
 #[cfg(test)]
 mod tests {
+    use rustls_pki_types::CertificateDer;
+
     use super::*;
 
     fn example(name: &str) -> Vec<u8> {

@@ -21,11 +21,7 @@ static TRUSTED: RwLock<Vec<CertificateDer<'static>>> = RwLock::new(Vec::new());
 ///
 /// The PEM data contains no certificate, or one that cannot be used. Then none of them is trusted.
 pub fn trust_ca(pem: &[u8]) -> Result<(), ClientError> {
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let certificates = certificates.map_err(|_| ClientError::NoCertificate)?;
-    if certificates.is_empty() {
-        return Err(ClientError::NoCertificate);
-    }
+    let certificates = certificates(pem)?;
     add(&mut RootCertStore::empty(), &certificates)?;
     let mut trusted = TRUSTED.write();
     for certificate in certificates {
@@ -34,6 +30,14 @@ pub fn trust_ca(pem: &[u8]) -> Result<(), ClientError> {
         }
     }
     Ok(())
+}
+
+/// Parses certificates in PEM format, of which there must be one at least.
+pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    match CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>() {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(ClientError::NoCertificate),
+    }
 }
 
 /// Adds the certificates of [`trust_ca`] to the roots of a client.

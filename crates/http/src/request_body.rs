@@ -1,124 +1,21 @@
-//! Messages on the MCP path.
+//! The body of a request: read within its limits, or dropped if nothing reads it.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Response, Version};
+use http_body::Body as _;
 
-use super::config::{HttpConfig, HttpLimits};
+use super::config::HttpLimits;
 use super::connection::Event;
-use super::context::{Origin, RequestContext};
-use super::headers::Summary;
+use super::context::Origin;
 use super::rejection::HttpError;
 use super::timer::RunningSeconds;
 use crate::limit::{LARGE_BYTES, Limit, LimitExceeded};
 use crate::net::{Body, ReadError, Reader};
-use crate::server::{MaybeReady, Server, VersionHeader};
-use crate::telemetry::{CountedTransport, memory_bytes};
-
-/// The MCP endpoint of one server.
-#[derive(Debug)]
-pub(crate) struct Endpoint {
-    pub server: Arc<Server>,
-    pub config: HttpConfig,
-}
-
-/// Outcome of a request other than POST.
-pub(super) enum OtherMethod {
-    Reply(MaybeReady),
-    Response(Response<Body>),
-}
-
-const METHODS: &str = "GET, POST, DELETE";
-pub(super) const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
-const METHODS_STATELESS: &str = "POST";
-
-impl Endpoint {
-    /// Begins to read a message, if its head allows for one.
-    #[inline]
-    pub(super) fn begin_message(
-        &self,
-        summary: &Summary,
-        body: &Body,
-    ) -> Result<BodyReader, HttpError> {
-        summary.check_media(self.config.strict_accept)?;
-        self.begin_body(body)
-    }
-
-    /// Begins to read a body within the limits of size and time.
-    #[inline]
-    pub(super) fn begin_body(&self, body: &Body) -> Result<BodyReader, HttpError> {
-        Ok(BodyReader {
-            reader: Reader::new(body, self.config.limits.body_bytes)?,
-            counted: 0,
-            watch: None,
-        })
-    }
-
-    /// Handles a message that was read.
-    #[inline]
-    pub(super) fn handle(
-        &self,
-        cx: &mut Context<'_>,
-        request: &RequestContext<'_>,
-        headers: &mut HeaderMap,
-        body: &Bytes,
-    ) -> MaybeReady {
-        let mut head = request.head(headers);
-        self.server
-            .handle_http(cx, request.origin.worker, &mut head, body)
-    }
-
-    /// Handles other methods: opens a session stream (LH-03), ends a session (LH-09), or rejects the request.
-    pub(super) fn handle_other(
-        &self,
-        method: &Method,
-        request: &RequestContext<'_>,
-        headers: &mut HeaderMap,
-    ) -> Result<OtherMethod, HttpError> {
-        let summary = request.summary;
-        let version = summary.mcp.version();
-        // Streams of calls can be resumed where sessions have no notification streams (LH-13).
-        let has_streams =
-            self.server.has_standing_streams() || headers.contains_key("last-event-id");
-        let opens = method == Method::GET && has_streams;
-        if version == VersionHeader::Stateless || !opens && method != Method::DELETE {
-            // MH-01
-            return Err(HttpError::MethodNotAllowed(match version {
-                VersionHeader::Stateless => METHODS_STATELESS,
-                _ if self.server.has_standing_streams() => METHODS,
-                _ => METHODS_WITHOUT_STREAMS,
-            }));
-        }
-        let mut head = request.head(headers);
-        head.wire = CountedTransport::default();
-        let worker = request.origin.worker;
-        if opens {
-            // The client does not follow the specification: a browser or a probe.
-            if !summary.mcp.names_session() && !summary.names_streams() {
-                return Err(HttpError::MethodNotAllowed(METHODS_STATELESS));
-            }
-            if !head.takes_streams {
-                return Err(HttpError::StreamNotAcceptable);
-            }
-            return Ok(OtherMethod::Reply(
-                match self.server.open_stream(worker, &head, version) {
-                    Ok(opening) => MaybeReady::Pending(opening),
-                    Err(refusal) => MaybeReady::Ready(refusal),
-                },
-            ));
-        }
-        Ok(match self.server.end_session(worker, &head, version) {
-            Ok(()) => {
-                let mut response = Response::new(Body::empty());
-                *response.status_mut() = StatusCode::NO_CONTENT;
-                OtherMethod::Response(response)
-            }
-            Err(reply) => OtherMethod::Reply(MaybeReady::Ready(reply)),
-        })
-    }
-}
+use crate::telemetry::memory_bytes;
 
 /// A body being read. On HTTP/1 the sweep of the connection limits its time; on HTTP/2, and inside the layers of the
 /// application, it has a timer.
@@ -151,6 +48,16 @@ impl StreamWatch {
 }
 
 impl BodyReader {
+    /// Begins to read a body within the limits of size and time.
+    #[inline]
+    pub(super) fn new(body: &Body, limits: &HttpLimits) -> Result<Self, HttpError> {
+        Ok(Self {
+            reader: Reader::new(body, limits.body_bytes)?,
+            counted: 0,
+            watch: None,
+        })
+    }
+
     #[inline]
     pub(super) fn poll(
         &mut self,
@@ -210,6 +117,71 @@ impl BodyReader {
             }
         }
     }
+}
+
+/// A body that nothing reads. What has arrived of it is dropped, so that its HTTP/1 connection stays open.
+#[derive(Default)]
+pub(super) struct UnreadBody {
+    /// The response, until the chunks that have arrived are dropped.
+    held: Option<Box<Response<Body>>>,
+    /// Number of bytes that were dropped.
+    dropped: usize,
+}
+
+/// Maximum number of bytes of a body that are dropped so that its connection stays open.
+const DROPPED_MAX: usize = 64 * 1024;
+
+impl UnreadBody {
+    /// Completes with the response to a request whose body nothing reads. If more of the body is to come, the response
+    /// announces the end of its connection (RFC 9112 section 9.6): hyper closes it, and clients would send their next
+    /// request on it.
+    pub(super) fn poll_drop(
+        &mut self,
+        cx: &mut Context<'_>,
+        version: Version,
+        body: &mut Body,
+        mut response: Response<Body>,
+    ) -> Poll<Response<Body>> {
+        let is_over = Version::HTTP_2 <= version || response.headers().contains_key(CONNECTION);
+        if !is_over && let Some(length) = drop_arrived(cx, body) {
+            self.dropped += length;
+            // hyper gives a chunk at each poll, so more of them may have arrived.
+            if 0 < length && self.dropped <= DROPPED_MAX {
+                cx.waker().wake_by_ref();
+                self.held = Some(Box::new(response));
+                return Poll::Pending;
+            }
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        Poll::Ready(response)
+    }
+
+    /// Continues with the response that is held, if there is one.
+    #[inline]
+    pub(super) fn poll_held(
+        &mut self,
+        cx: &mut Context<'_>,
+        version: Version,
+        body: &mut Body,
+    ) -> Option<Poll<Response<Body>>> {
+        let response = self.held.take()?;
+        Some(self.poll_drop(cx, version, body, *response))
+    }
+}
+
+/// Drops what has arrived of a body. Returns its length if more is to come.
+fn drop_arrived(cx: &mut Context<'_>, body: &mut Body) -> Option<usize> {
+    let mut length = 0;
+    while !body.is_end_stream() {
+        match Pin::new(&mut *body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
+            Poll::Ready(None) => return None,
+            Poll::Ready(Some(Err(_))) => return Some(0),
+            Poll::Pending => return Some(length),
+        }
+    }
+    None
 }
 
 #[cfg(test)]

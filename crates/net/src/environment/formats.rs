@@ -1,12 +1,13 @@
-//! Lists in environment variables.
+//! Settings as people write them: lists and addresses.
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr};
 
-use serde::Deserializer;
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize as _, Deserializer};
 
-/// Parses a list of strings, or one string with commas.
+/// Parses a list of strings, or one string with commas, as in environment variables.
 pub fn list<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: From<String>,
@@ -39,4 +40,17 @@ impl<'de, T: From<String>> Visitor<'de> for Texts<T> {
         }
         Ok(list)
     }
+}
+
+/// Parses an IP address. `localhost` is 127.0.0.1; other names are not resolved.
+pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.eq_ignore_ascii_case("localhost") {
+        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    text.parse().map_err(|_| {
+        D::Error::custom(format_args!(
+            "invalid value: {text:?}, expected an IP address: 127.0.0.1 for this machine only, 0.0.0.0 or :: for all interfaces"
+        ))
+    })
 }
