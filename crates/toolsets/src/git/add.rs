@@ -72,13 +72,7 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
                     .doing("store a file's content")?
                     .detach();
                 make_room(&mut staged, &path);
-                let version = Version { mode, id };
-                let entry = IndexEntry {
-                    version,
-                    stat,
-                    is_assumed: false,
-                };
-                staged.insert(path, entry);
+                staged.insert(path, IndexEntry::new(Version { mode, id }, stat));
             }
         }
     }
@@ -212,16 +206,12 @@ pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
     let entries = place.flat(place.head_tree()?)?;
     let staged = entries
         .into_iter()
-        .map(|entry| {
-            let staged = match index.staged.get(&entry.path) {
-                Some(staged) if staged.version == entry.version => *staged,
-                _ => IndexEntry {
-                    version: entry.version,
-                    stat: Stat::default(),
-                    is_assumed: false,
-                },
+        .map(|(path, version)| {
+            let staged = match index.staged.get(&path) {
+                Some(staged) if staged.version == version => *staged,
+                _ => IndexEntry::new(version, Stat::default()),
             };
-            (entry.path, staged)
+            (path, staged)
         })
         .collect();
     lock.write(place, &staged, &index, &|_| false)?;
