@@ -146,13 +146,13 @@ impl Postgres {
         let asked = asked.await;
         asked.unwrap_or_else(|_| {
             self.hits.count("timeout_seconds");
+            let has_waited = waited.is_some_and(|waited| limit / 10 < waited);
             Err(match stage {
                 Stage::Waiting => SqlError::Busy,
-                _ if waited.is_some_and(|waited| limit / 10 < waited) => {
-                    SqlError::Answer(overdue("the query", limit, waited))
+                Stage::Connecting if !has_waited => {
+                    SqlError::unusable(&self.name, "no connection in time")
                 }
-                Stage::Connecting => SqlError::unusable(&self.name, "no connection in time"),
-                Stage::Running => SqlError::TooLong(limit),
+                _ => SqlError::Answer(overdue("the query", limit, waited)),
             })
         })
     }
@@ -284,7 +284,8 @@ impl Postgres {
         };
         if *answer.code() == SqlState::QUERY_CANCELED {
             self.hits.count("timeout_seconds");
-            return SqlError::TooLong(self.limits.timeout());
+            let limit = self.limits.timeout();
+            return SqlError::Answer(overdue("the query", limit, Some(Duration::ZERO)));
         }
         let mut text = answer.message().to_owned();
         if let Some(hint) = answer.hint() {
