@@ -11,7 +11,7 @@ use super::commit::{check_no_autostash, end_merge};
 use super::index::{Files, Index, IndexEntry};
 use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Version, is_path};
-use super::worktree::FileKind;
+use super::worktree::{Content, FileKind};
 use crate::catalog::ToolError;
 
 /// Maximum number of paths in one call.
@@ -65,7 +65,7 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
             None => {
                 staged.remove(&path);
             }
-            Some((mode, stat, bytes)) => {
+            Some(Content { mode, stat, bytes }) => {
                 let id = place
                     .repository
                     .write_blob(&bytes)

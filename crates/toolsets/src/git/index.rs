@@ -273,15 +273,6 @@ impl Changes {
     }
 }
 
-enum Piece {
-    Whole {
-        mode: Mode,
-        stat: Stat,
-        bytes: Vec<u8>,
-    },
-    TooLarge,
-}
-
 impl Index {
     /// Rejects changes to an index with unsupported features.
     pub(super) fn check_writable(&self) -> Result<(), ToolError> {

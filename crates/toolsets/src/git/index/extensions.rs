@@ -30,7 +30,7 @@ impl OpenRepository<'_> {
                 continue;
             };
             let hash_len = self.repository.object_hash().len_in_bytes();
-            // Where the parts begin is known only after all entries were read.
+            // The parts follow the entries, whose end is not known here. So every text that could be a part is examined.
             let trees = memmem::find_iter(&bytes, b"TREE");
             for at in trees.chain(memmem::find_iter(&bytes, b"UNTR")) {
                 self.stop.check()?;
@@ -61,8 +61,8 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns true if a part has folders in too many others. `part` begins with the name of a part, which can also be a
-/// piece of something else, and then is hardly ever read as nested folders.
+/// Returns true if a part has too deeply nested folders. `part` begins with the name of the part, and goes on to the end
+/// of the file.
 fn is_too_deep(part: &[u8], hash_len: usize) -> bool {
     let is_tree = part.starts_with(b"TREE");
     let folder: Folder = if is_tree {
