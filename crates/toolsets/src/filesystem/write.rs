@@ -261,8 +261,8 @@ mod tests {
 
     fn write(path: &str, roots: &Roots) -> Result<(), PathRejection> {
         replace(&place(roots, path)?, b"new", None, &Stop::never()).map_err(|error| match error {
-            WriteError::Refused(refusal) => refusal,
-            WriteError::Stopped(_) => PathRejection::Changed,
+            Abort::Refused(refusal) => refusal,
+            Abort::Stopped(_) => PathRejection::Changed,
         })
     }
 

@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     fn shown(old: &str, new: &str, context: usize) -> String {
-        let mut out = Text::new(10_000);
+        let mut out = Text::new(10_000, Stop::never());
         hunks(
             old.as_bytes(),
             new.as_bytes(),
