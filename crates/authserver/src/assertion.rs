@@ -46,14 +46,11 @@ impl AuthorizationServer {
         let resource = resource.map_err(|_| {
             OAuthError::invalid_grant("resource of the assertion is not an endpoint of this server")
         })?;
-        if let Some(requested) = parameters.get("resource")
-            && self.resource(Some(requested))? != resource
-        {
-            return Err(OAuthError::new(
-                "invalid_target",
-                "resource differs from that of the assertion",
-            ));
-        }
+        self.check_resource(
+            parameters,
+            &resource,
+            "resource differs from that of the assertion",
+        )?;
         let scopes = self.granted_scopes(text("scope"), parameters.get("scope"));
         let id = text("jti").filter(|id| (1..=ID_MAX_BYTES).contains(&id.len()));
         let id = id.ok_or(OAuthError::invalid_grant(

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use url::Url;
 
 use super::client::{CLIENT_ID_MAX_BYTES, Origin};
+use super::endpoints::check_form;
 use super::error::OAuthError;
 use super::form::Parameters;
 use super::page;
@@ -43,6 +44,13 @@ impl Failure {
     }
 }
 
+/// An error is shown on a page, unless it is explicitly one for the client.
+impl From<OAuthError> for Failure {
+    fn from(error: OAuthError) -> Self {
+        Self::Page(error)
+    }
+}
+
 impl AuthorizationServer {
     /// Shows the consent page for an authorization request.
     pub(super) async fn authorize(
@@ -52,20 +60,16 @@ impl AuthorizationServer {
         limits: Option<&ClientLimits>,
         now: u64,
     ) -> Result<Response<Body>, Failure> {
-        let parameters = Parameters::read(query).map_err(Failure::Page)?;
-        let id = parameters.required("client_id", CLIENT_ID_MAX_BYTES);
-        let client = self.client(id.map_err(Failure::Page)?, limits, now).await;
-        let client = client.map_err(Failure::Page)?;
-        let requested = parameters.within("redirect_uri", URI_MAX_BYTES);
-        let redirect_uri = client.redirect_uri(requested.map_err(Failure::Page)?);
-        let Some(redirect_uri) = redirect_uri else {
-            return Err(Failure::Page(OAuthError::invalid_request(
-                "redirect_uri is not one that the client registered",
-            )));
-        };
+        let parameters = Parameters::read(query)?;
+        let id = parameters.required("client_id", CLIENT_ID_MAX_BYTES)?;
+        let client = self.client(id, limits, now).await?;
+        let requested = parameters.within("redirect_uri", URI_MAX_BYTES)?;
+        let redirect_uri = client.redirect_uri(requested).ok_or_else(|| {
+            OAuthError::invalid_request("redirect_uri is not one that the client registered")
+        })?;
         // A response without its state would be of no use to the client.
-        let state = parameters.within("state", STATE_MAX_BYTES);
-        let state = state.map_err(Failure::Page)?.map(str::to_owned);
+        let state = parameters.within("state", STATE_MAX_BYTES)?;
+        let state = state.map(str::to_owned);
         let mut request = AuthorizationRequest {
             client_id: client.id.clone(),
             redirect_uri,
@@ -186,23 +190,17 @@ impl AuthorizationServer {
         body: &[u8],
         now: u64,
     ) -> Result<Response<Body>, Failure> {
+        check_form(headers)?;
         if let Some(origin) = headers.get(ORIGIN)
             && origin.as_bytes() != self.origin.as_bytes()
         {
-            return Err(Failure::Page(OAuthError::access_denied(
-                "the form was sent by another site",
-            )));
+            return Err(OAuthError::access_denied("the form was sent by another site").into());
         }
-        let parameters = Parameters::read(body).map_err(Failure::Page)?;
+        let parameters = Parameters::read(body)?;
         let sealed = parameters.get("form").unwrap_or_default();
-        let form: Option<ConsentForm> = sealed::open(&self.ring, &self.issuer, sealed, now);
-        let Some(form) = form else {
-            return Err(Failure::Page(OAuthError::invalid_request(
-                "the consent page has expired",
-            )));
-        };
-        let browser = self.check_browser(headers, &form.browser);
-        browser.map_err(Failure::Page)?;
+        let form: ConsentForm = sealed::open(&self.ring, &self.issuer, sealed, now)
+            .ok_or_else(|| OAuthError::invalid_request("the consent page has expired"))?;
+        self.check_browser(headers, &form.browser)?;
         let request = form.request;
         if parameters.get("decision") != Some("allow") {
             let error = OAuthError::access_denied("the user did not approve the client");

@@ -21,19 +21,19 @@ impl AuthorizationServer {
         query: &[u8],
         now: u64,
     ) -> Result<Response<Body>, Failure> {
-        let parameters = Parameters::read(query).map_err(Failure::Page)?;
+        let parameters = Parameters::read(query)?;
         let state = parameters.get("state").unwrap_or_default();
         let login: Option<LoginState> = sealed::open(&self.ring, &self.issuer, state, now);
         let Some(login) = login else {
             if let Some(visit) = sealed::open(&self.ring, &self.issuer, state, now) {
                 return self.recognized(headers, &parameters, visit, now).await;
             }
-            return Err(Failure::Page(OAuthError::invalid_request(
+            return Err(OAuthError::invalid_request(
                 "the login has expired, or it did not begin here",
-            )));
+            )
+            .into());
         };
-        let browser = self.check_browser(headers, &login.browser);
-        browser.map_err(Failure::Page)?;
+        self.check_browser(headers, &login.browser)?;
         let secrets = (login.verifier.as_str(), login.nonce.as_str());
         match self.logged_in(&parameters, secrets).await {
             Err(error) => {

@@ -139,46 +139,46 @@ impl AuthorizationServer {
         now: u64,
     ) -> Response<Body> {
         let (headers, body) = (form.headers, form.body);
-        let step = match endpoint {
-            Endpoint::Metadata => return public(&self.offer.load().metadata.oauth),
-            Endpoint::OpenIdMetadata => return public(&self.offer.load().metadata.openid),
-            Endpoint::Keys => return public(self.keys.public()),
-            Endpoint::Authorize => "authorize",
-            Endpoint::Consent => "consent",
-            Endpoint::Callback => "callback",
-            Endpoint::Token => "token",
-            Endpoint::Register => "register",
-            Endpoint::Revoke => "revoke",
-        };
-        // Response for a browser: a page or a redirect.
-        let visited = match endpoint {
-            Endpoint::Authorize => Some(self.authorize(headers, query, form.limits, now).await),
-            Endpoint::Consent => Some(self.consented(headers, body, now).await),
-            Endpoint::Callback => Some(self.callback(headers, query, now).await),
-            _ => None,
-        };
-        if let Some(visited) = visited {
-            let outcome = visited.as_ref().map_or_else(Failure::code, |_| "ok");
-            self.count(step, outcome);
-            return visited.unwrap_or_else(|failure| self.failed(failure));
-        }
-        let (result, success) = match endpoint {
-            Endpoint::Register => (self.register(body, now), StatusCode::CREATED),
+        match endpoint {
+            Endpoint::Metadata => public(&self.offer.load().metadata.oauth),
+            Endpoint::OpenIdMetadata => public(&self.offer.load().metadata.openid),
+            Endpoint::Keys => public(self.keys.public()),
+            Endpoint::Authorize => {
+                let shown = self.authorize(headers, query, form.limits, now).await;
+                self.visited("authorize", shown)
+            }
+            Endpoint::Consent => self.visited("consent", self.decide(headers, body, now).await),
+            Endpoint::Callback => {
+                self.visited("callback", self.callback(headers, query, now).await)
+            }
+            Endpoint::Token => self.done("token", self.token(form, now).await, StatusCode::OK),
+            Endpoint::Register => {
+                self.done("register", self.register(body, now), StatusCode::CREATED)
+            }
             Endpoint::Revoke => {
-                let revoked = match self.form(headers) {
-                    Ok(()) => self.revoke(form, now).await,
-                    Err(error) => Err(error),
-                };
-                (revoked.map(|()| json!({})), StatusCode::OK)
+                let revoked = self.revoke(form, now).await.map(|()| json!({}));
+                self.done("revoke", revoked, StatusCode::OK)
             }
-            _ => {
-                let granted = match self.form(headers) {
-                    Ok(()) => self.token(form, now).await,
-                    Err(error) => Err(error),
-                };
-                (granted, StatusCode::OK)
-            }
-        };
+        }
+    }
+
+    /// Counts a request of a browser, and returns its response: a page or a redirect.
+    fn visited(
+        &self,
+        step: &'static str,
+        result: Result<Response<Body>, Failure>,
+    ) -> Response<Body> {
+        self.count(step, result.as_ref().map_or_else(Failure::code, |_| "ok"));
+        result.unwrap_or_else(|failure| self.failed(failure))
+    }
+
+    /// Counts a request of a client, and returns its response.
+    fn done(
+        &self,
+        step: &'static str,
+        result: Result<Value, OAuthError>,
+        success: StatusCode,
+    ) -> Response<Body> {
         self.count(
             step,
             result.as_ref().map_or_else(|error| error.code, |_| "ok"),
@@ -190,34 +190,23 @@ impl AuthorizationServer {
         let labels = [("step", step), ("outcome", outcome)];
         self.metrics.counter(&LOGINS, &labels).add(1);
     }
+}
 
-    async fn consented(
-        &self,
-        headers: &HeaderMap,
-        body: &[u8],
-        now: u64,
-    ) -> Result<Response<Body>, Failure> {
-        self.form(headers).map_err(Failure::Page)?;
-        self.decide(headers, body, now).await
-    }
-
-    /// Checks that a body is a form.
-    fn form(&self, headers: &HeaderMap) -> Result<(), OAuthError> {
-        let kind = headers
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok());
-        let kind = kind
-            .and_then(|kind| kind.split(';').next())
-            .unwrap_or_default();
-        match kind
-            .trim()
-            .eq_ignore_ascii_case("application/x-www-form-urlencoded")
-        {
-            true => Ok(()),
-            false => Err(OAuthError::invalid_request(
-                "the body must be application/x-www-form-urlencoded",
-            )),
-        }
+/// Checks that a body is a form.
+pub(super) fn check_form(headers: &HeaderMap) -> Result<(), OAuthError> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default();
+    match kind
+        .trim()
+        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    {
+        true => Ok(()),
+        false => Err(OAuthError::invalid_request(
+            "the body must be application/x-www-form-urlencoded",
+        )),
     }
 }
 

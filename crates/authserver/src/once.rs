@@ -38,18 +38,17 @@ impl SingleUse {
 
     /// Marks a code as used. False if it was used before; the login that followed from it ends then.
     pub(super) async fn redeem(&self, login: &str, life: Duration) -> Result<bool, StateError> {
-        let fresh = self
-            .0
-            .put_if_absent(&code_key(login), Bytes::from_static(b"1"), life)
-            .await?;
-        Ok(fresh)
+        self.mark(&format!("oauth:code:{login}"), life).await
     }
 
     /// Marks an identity assertion as used. False if it was used before.
     pub(super) async fn use_assertion(&self, id: &str, life: Duration) -> Result<bool, StateError> {
-        let key = format!("oauth:assertion:{id}");
-        let used = self.0.put_if_absent(&key, Bytes::from_static(b"1"), life);
-        used.await
+        self.mark(&format!("oauth:assertion:{id}"), life).await
+    }
+
+    async fn mark(&self, key: &str, life: Duration) -> Result<bool, StateError> {
+        let mark = Bytes::from_static(b"1");
+        self.0.put_if_absent(key, mark, life).await
     }
 
     /// Uses a refresh token.
@@ -102,10 +101,6 @@ impl SingleUse {
         let ended = Bytes::from_static(ENDED);
         self.0.put(&login_key(login), ended, life).await
     }
-}
-
-fn code_key(login: &str) -> String {
-    format!("oauth:code:{login}")
 }
 
 fn login_key(login: &str) -> String {

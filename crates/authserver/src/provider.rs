@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwapOption;
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, AUTHORIZATION};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
@@ -22,6 +21,7 @@ use url::{Url, form_urlencoded};
 use self::documents::{FailedFetch, ProviderDocuments};
 use super::error::OAuthError;
 use super::sealed::User;
+use super::text::text_digest;
 use crate::auth::{
     AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, Preset, ProviderKind,
     strict_object, verify_id_token, verify_identity_assertion,
@@ -100,7 +100,7 @@ impl Provider {
     ) -> Result<Url, OAuthError> {
         let known = self.known().await?;
         let mut url = known.authorization.clone();
-        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+        let challenge = text_digest(verifier);
         {
             let mut query = url.query_pairs_mut();
             query
@@ -213,15 +213,14 @@ impl Provider {
             now: unix_seconds(),
             leeway: LEEWAY_SECONDS,
         };
-        match verify_id_token(token, &known.keys, &demands) {
-            Ok(claims) => Ok(claims),
+        let verified = match verify_id_token(token, &known.keys, &demands) {
             Err(fault) if fault.is_unknown_key() => {
                 let newer = self.newer_keys(known).await?;
                 verify_id_token(token, &newer.keys, &demands)
-                    .map_err(|fault| self.odd(fault.text()))
             }
-            Err(fault) => Err(self.odd(fault.text())),
-        }
+            verified => verified,
+        };
+        verified.map_err(|fault| self.odd(fault.text()))
     }
 
     /// Verifies an identity assertion of the provider. Returns its claims, and the user that it names.

@@ -118,7 +118,7 @@ pub(super) struct LoginState {
 /// authorization request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct VisitState {
-    /// What the browser visits, for the page that it returns to.
+    /// Value for the page that the browser returns to, as given to `recognize`.
     #[serde(rename = "q")]
     pub(super) visit: String,
     #[serde(rename = "b")]

@@ -133,8 +133,7 @@ impl AuthorizationServer {
         if resources.is_empty() {
             return Err(public());
         }
-        let is_secure = url.scheme() == "https";
-        let is_local = !is_secure;
+        let is_local = url.scheme() != "https";
         let provider = config.provider()?.url;
         let web = |guard: Guard| {
             Client::builder(guard)
@@ -163,7 +162,7 @@ impl AuthorizationServer {
             name,
             resources,
             offer: ArcSwap::from_pointee(offer),
-            cookie: BrowserCookie::new(is_secure),
+            cookie: BrowserCookie::new(!is_local),
             is_local,
             ring,
             metrics,

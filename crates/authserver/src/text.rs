@@ -1,4 +1,4 @@
-//! Random text, digests of text, and the time.
+//! Random text, and digests of text.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;

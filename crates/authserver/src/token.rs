@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::client::{CLIENT_ID_MAX_BYTES, Client};
-use super::endpoints::Form;
+use super::endpoints::{Form, check_form};
 use super::error::OAuthError;
 use super::form::{PARAMETERS_MAX_BYTES, Parameters};
 use super::metadata::JWT_BEARER;
@@ -20,7 +19,7 @@ use super::once::Rotation;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, Code, RefreshToken, User};
 use super::server::AuthorizationServer;
-use super::text::random_text;
+use super::text::{random_text, text_digest};
 use crate::auth::{DpopProof, DpopRequest};
 use crate::state::StateError;
 use crate::telemetry::LogInterval;
@@ -45,6 +44,7 @@ pub(super) struct Grant<'g> {
 impl AuthorizationServer {
     /// Exchanges a code or a refresh token for tokens.
     pub(super) async fn token(&self, form: Form<'_>, now: u64) -> Result<Value, OAuthError> {
+        check_form(form.headers)?;
         let parameters = Parameters::read(form.body)?;
         let client = self.authenticate(form, &parameters, now).await?;
         let key = self.client_key(form.headers, &client, now)?;
@@ -65,6 +65,7 @@ impl AuthorizationServer {
 
     /// Ends the login of a refresh token. Unknown tokens are no error (RFC 7009, section 2.2).
     pub(super) async fn revoke(&self, form: Form<'_>, now: u64) -> Result<(), OAuthError> {
+        check_form(form.headers)?;
         let parameters = Parameters::read(form.body)?;
         let client = self.authenticate(form, &parameters, now).await?;
         let shown = parameters.required("token", PARAMETERS_MAX_BYTES)?;
@@ -191,14 +192,11 @@ impl AuthorizationServer {
                 "code_verifier does not match code_challenge",
             ));
         }
-        if let Some(resource) = parameters.within("resource", URI_MAX_BYTES)?
-            && self.resource(Some(resource))? != request.resource
-        {
-            return Err(OAuthError::new(
-                "invalid_target",
-                "resource differs from that of the authorization request",
-            ));
-        }
+        self.check_resource(
+            parameters,
+            &request.resource,
+            "resource differs from that of the authorization request",
+        )?;
         let key = proof.map(|proof| proof.thumbprint.as_str());
         let bound = request.thumbprint.as_deref();
         if bound.is_some() && bound != key {
@@ -266,14 +264,11 @@ impl AuthorizationServer {
             None => token.scopes.clone(),
             Some(requested) => self.narrowed(&token.scopes, requested)?,
         };
-        if let Some(resource) = parameters.within("resource", URI_MAX_BYTES)?
-            && self.resource(Some(resource))? != token.resource
-        {
-            return Err(OAuthError::new(
-                "invalid_target",
-                "the refresh token is for another resource",
-            ));
-        }
+        self.check_resource(
+            parameters,
+            &token.resource,
+            "the refresh token is for another resource",
+        )?;
         self.use_proof(proof, &token.user).await?;
         let life = Duration::from_secs(token.expires.saturating_sub(now) + 1);
         let rotated = self
@@ -298,6 +293,21 @@ impl AuthorizationServer {
                 };
                 self.issue(&next, &scopes, now)
             }
+        }
+    }
+
+    /// Checks that a request names no other resource than that of its grant.
+    pub(super) fn check_resource(
+        &self,
+        parameters: &Parameters,
+        granted: &str,
+        problem: &'static str,
+    ) -> Result<(), OAuthError> {
+        match parameters.within("resource", URI_MAX_BYTES)? {
+            Some(resource) if self.resource(Some(resource))? != granted => {
+                Err(OAuthError::new("invalid_target", problem))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -408,7 +418,7 @@ impl AuthorizationServer {
 /// Returns true if a PKCE challenge is the digest of a verifier (RFC 7636, section 4.6).
 fn is_challenge_of(challenge: &str, verifier: &str) -> bool {
     let is_unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let expected = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+    let expected = text_digest(verifier);
     verifier.bytes().all(is_unreserved)
         && verify_slices_are_equal(expected.as_bytes(), challenge.as_bytes()).is_ok()
 }

@@ -24,7 +24,7 @@ const COOKIE_LEN: usize = 43;
 /// A user whom the provider has recognized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visitor {
-    /// What the browser visits, as given to [`AuthorizationServer::recognize`].
+    /// Value for the page that the browser returns to, as given to [`AuthorizationServer::recognize`].
     pub visit: String,
     /// Subject of the user, as in the access tokens of this server.
     pub subject: String,
@@ -69,12 +69,10 @@ impl AuthorizationServer {
         state: VisitState,
         now: u64,
     ) -> Result<Response<Body>, Failure> {
-        let browser = self.check_browser(headers, &state.browser);
-        browser.map_err(Failure::Page)?;
+        self.check_browser(headers, &state.browser)?;
         let user = self
             .logged_in(parameters, (&state.verifier, &state.nonce))
-            .await
-            .map_err(Failure::Page)?;
+            .await?;
         let recognized = Recognized {
             visit: state.visit,
             subject: user.subject,
@@ -87,12 +85,8 @@ impl AuthorizationServer {
             url.query_pairs_mut().append_pair("visitor", &sealed);
             Some(url)
         });
-        match url {
-            Some(url) => Ok(redirect_to(&url)),
-            None => Err(Failure::Page(OAuthError::server_error(
-                "the login cannot be sealed",
-            ))),
-        }
+        let url = url.ok_or_else(|| OAuthError::server_error("the login cannot be sealed"))?;
+        Ok(redirect_to(&url))
     }
 
     /// Returns the recognized user of a browser, from the parameter `visitor`.
@@ -144,11 +138,10 @@ impl BrowserCookie {
     pub fn of_or_new(self, headers: &HeaderMap) -> Browser {
         let known = self.values(headers).next().map(str::to_owned);
         let value = known.unwrap_or_else(random_text);
-        let secure = if self.is_secure { "; Secure" } else { "" };
         let name = self.name(slot_of(&value));
         Browser {
             digest: text_digest(&value),
-            set: format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}"),
+            set: set_cookie(&name, &value, 3600, self.is_secure),
         }
     }
 
@@ -166,12 +159,8 @@ impl BrowserCookie {
         })
     }
 
-    /// Name of a cookie. The prefix keeps other hosts and plain HTTP from setting it.
     fn name(self, slot: u8) -> String {
-        match self.is_secure {
-            true => format!("__Host-longshore-login-{slot}"),
-            false => format!("longshore-login-{slot}"),
-        }
+        cookie_name("login", slot, self.is_secure)
     }
 }
 
@@ -210,10 +199,7 @@ impl LoginStateCookie {
 
     /// Makes the browser keep the state of a login for a time in seconds. With 0 seconds, it forgets it.
     pub fn set_on(self, response: &mut Response<Body>, id: &str, state: &str, seconds: u64) {
-        let name = self.name(id);
-        let secure = if self.is_secure { "; Secure" } else { "" };
-        let cookie =
-            format!("{name}={state}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+        let cookie = set_cookie(&self.name(id), state, seconds, self.is_secure);
         if let Ok(value) = HeaderValue::try_from(cookie) {
             response.headers_mut().append(SET_COOKIE, value);
         }
@@ -221,11 +207,20 @@ impl LoginStateCookie {
 
     fn name(self, id: &str) -> String {
         let slot = id.bytes().next().unwrap_or_default() % LOGINS_MAX;
-        match self.is_secure {
-            true => format!("__Host-longshore-connect-{slot}"),
-            false => format!("longshore-connect-{slot}"),
-        }
+        cookie_name("connect", slot, self.is_secure)
     }
+}
+
+/// Returns the name of a cookie. The prefix keeps other hosts and plain HTTP from setting it.
+fn cookie_name(purpose: &str, slot: u8, is_secure: bool) -> String {
+    let prefix = if is_secure { "__Host-" } else { "" };
+    format!("{prefix}longshore-{purpose}-{slot}")
+}
+
+/// Returns the header that makes a browser keep a cookie for a time in seconds.
+fn set_cookie(name: &str, value: &str, seconds: u64, is_secure: bool) -> String {
+    let secure = if is_secure { "; Secure" } else { "" };
+    format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
 }
 
 /// Returns the value of a cookie, if it is base64url and there once.

@@ -35,6 +35,7 @@ mod filesystem;
 mod memory;
 mod git;
 mod sql;
+mod text;
 mod time;
 
 use std::sync::Arc;

@@ -139,7 +139,7 @@ pub(super) async fn resource_links(
         .collect()
 }
 
-fn picture() -> Content {
+pub(super) fn picture() -> Content {
     Content::Image(MediaContent {
         data: PNG.to_owned(),
         mime_type: "image/png".to_owned(),

@@ -1,9 +1,9 @@
 //! Examples of prompts: messages with text, images and resources, and arguments with completion.
 
-use super::PNG;
+use super::contents::picture;
 use crate::catalog::{CompletionRequest, Completions};
 use crate::prompt;
-use crate::protocol::{Content, MediaContent, PromptMessage};
+use crate::protocol::{Content, PromptMessage};
 
 /// A prompt without arguments.
 #[prompt(title = "Simple prompt")]
@@ -48,14 +48,7 @@ pub(super) async fn test_prompt_with_embedded_resource(
 /// A prompt with an image.
 #[prompt(title = "Prompt with a picture")]
 pub(super) async fn test_prompt_with_image() -> Vec<Content> {
-    vec![
-        Content::Image(MediaContent {
-            data: PNG.to_owned(),
-            mime_type: "image/png".to_owned(),
-            ..MediaContent::default()
-        }),
-        Content::text("Please analyze the image above."),
-    ]
+    vec![picture(), Content::text("Please analyze the image above.")]
 }
 
 const TEAMS: [(&str, &[&str]); 3] = [

@@ -19,6 +19,7 @@ use crate::net::{
     StreamingResponse,
 };
 use crate::source::builtin::{Blocking, Stop, ToolsetError};
+use crate::text::cut;
 
 /// Capacity of the cache of site rules, in bytes, and the approximate number of sites.
 const SITES_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -482,11 +483,7 @@ fn text_of(
 
 /// Shortens untrusted text for messages.
 fn shown(text: &str) -> String {
-    const SHOWN_BYTES: usize = 500;
-    if text.len() <= SHOWN_BYTES {
-        return text.to_owned();
-    }
-    format!("{}…", longshore_protocol::prefix(text, SHOWN_BYTES))
+    cut(text, 500)
 }
 
 #[cfg(test)]

@@ -20,14 +20,6 @@ struct Rule {
     pattern: Box<[u8]>,
 }
 
-/// Crawlers that a `User-agent` line addresses.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Whom {
-    Us,
-    Everybody,
-    Others,
-}
-
 impl Robots {
     /// Parses a file for the crawler `product`. Lines that are not rules are ignored.
     pub(super) fn parse(file: &[u8], product: &str) -> Self {
@@ -42,13 +34,14 @@ impl Robots {
                 if in_rules {
                     (to_us, to_everybody, in_rules) = (false, false, false);
                 }
-                match whom(value, product) {
-                    Whom::Us => {
-                        to_us = true;
-                        ours.get_or_insert_default();
-                    }
-                    Whom::Everybody => to_everybody = true,
-                    Whom::Others => {}
+                // Only the leading letters, hyphens and underscores of a name count. A version can follow.
+                if value.first() == Some(&b'*') {
+                    to_everybody = true;
+                } else if !product.is_empty()
+                    && token(value).eq_ignore_ascii_case(product.as_bytes())
+                {
+                    to_us = true;
+                    ours.get_or_insert_default();
                 }
                 continue;
             }
@@ -103,19 +96,6 @@ fn entry(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.split(|b| *b == b'#').next()?;
     let colon = line.iter().position(|b| *b == b':')?;
     Some((line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()))
-}
-
-/// Matches a `User-agent` value: only its leading letters, hyphens and underscores count, and a version after them is
-/// ignored.
-fn whom(value: &[u8], product: &str) -> Whom {
-    if value.first() == Some(&b'*') {
-        return Whom::Everybody;
-    }
-    if !product.is_empty() && token(value).eq_ignore_ascii_case(product.as_bytes()) {
-        Whom::Us
-    } else {
-        Whom::Others
-    }
 }
 
 fn token(name: &[u8]) -> &[u8] {

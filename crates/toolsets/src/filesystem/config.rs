@@ -72,34 +72,24 @@ impl FilesystemLimits {
 
     /// Returns the first limit with an invalid value, and the problem.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
-        let least = [
-            ("bytes", self.bytes),
-            ("depth", self.depth),
-            ("entries", self.entries),
-            ("searched", self.searched),
-            ("matches", self.matches),
-            (
-                "timeout_seconds",
-                usize::try_from(self.timeout_seconds).unwrap_or(usize::MAX),
-            ),
-            ("concurrency", self.concurrency),
-        ];
-        // A walk keeps a directory open for each level.
-        let most = [
+        let timeout_seconds = usize::try_from(self.timeout_seconds).unwrap_or(usize::MAX);
+        let limits = [
+            ("bytes", self.bytes, usize::MAX),
+            // A walk keeps a directory open for each level.
             ("depth", self.depth, DEPTH_MAX),
+            ("entries", self.entries, usize::MAX),
+            ("searched", self.searched, usize::MAX),
+            ("matches", self.matches, usize::MAX),
+            ("timeout_seconds", timeout_seconds, usize::MAX),
             ("concurrency", self.concurrency, CONCURRENCY_MAX),
         ];
-        let zero = least
-            .into_iter()
-            .find(|(_, value)| *value == 0)
-            .map(|(name, _)| {
-                let advice = "is 0; set it to at least 1, or remove it for the default".to_owned();
-                (name, advice)
-            });
-        zero.or_else(|| {
-            most.into_iter()
-                .find(|(_, value, max)| max < value)
-                .map(|(name, value, max)| (name, format!("is {value}; set it to at most {max}")))
+        limits.into_iter().find_map(|(name, value, max)| {
+            let problem = match value {
+                0 => "is 0; set it to at least 1, or remove it for the default".to_owned(),
+                _ if max < value => format!("is {value}; set it to at most {max}"),
+                _ => return None,
+            };
+            Some((name, problem))
         })
     }
 }

@@ -1,15 +1,22 @@
 //! Text edits, and their changes as a unified diff.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use similar::{Algorithm, DiffOp, TextDiff};
 
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
+use crate::text::fence;
 
-/// An edit: the old text and its replacement.
-#[derive(Clone, Debug)]
-pub(super) struct Edit<'t> {
-    pub(super) old: &'t str,
-    pub(super) new: &'t str,
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OneEdit {
+    /// The existing text, which can span lines.
+    #[serde(rename = "oldText")]
+    old_text: String,
+    /// The replacement text.
+    #[serde(rename = "newText")]
+    new_text: String,
 }
 
 /// A text with `\n` line ends that records which of them were `\r\n`. A file can have both.
@@ -89,7 +96,7 @@ impl Lines {
 /// An old text does not occur, the text becomes too long, or the time is up.
 pub(super) fn apply(
     lines: &mut Lines,
-    edits: &[Edit<'_>],
+    edits: &[OneEdit],
     max: usize,
     stop: &Stop,
 ) -> Result<(), ToolError> {
@@ -101,14 +108,14 @@ pub(super) fn apply(
                 "the file would have more than {max} bytes (builtin.filesystem.limits.bytes)"
             )));
         }
-        let old = normalized(edit.old);
-        let new = normalized(edit.new);
+        let old = normalized(&edit.old_text);
+        let new = normalized(&edit.new_text);
         if let Some(at) = lines.text.find(&old) {
             lines.replace(at..at + old.len(), &new);
             continue;
         }
         let (range, new) = by_lines(&lines.text, &old, &new, stop)?.ok_or_else(|| {
-            let shown: String = edit.old.chars().take(1000).collect();
+            let shown: String = edit.old_text.chars().take(1000).collect();
             ToolError::new(format!(
                 "the file does not contain this text, so nothing was changed; copy the text exactly as in the file:\n{shown}"
             ))
@@ -192,13 +199,7 @@ fn is_space(c: char) -> bool {
 /// Returns the changes as a unified diff in a Markdown code fence.
 pub(super) fn diff(path: &str, before: &str, after: &str) -> String {
     let patch = patch(path, before, after);
-    let mut longest = 0;
-    let mut run = 0;
-    for c in patch.chars() {
-        run = if c == '`' { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    let fence = "`".repeat(3.max(longest + 1));
+    let fence = fence(&patch);
     format!("{fence}diff\n{patch}{fence}\n\n")
 }
 
@@ -278,7 +279,11 @@ mod tests {
     use super::*;
 
     fn edited(text: &str, edits: &[(&str, &str)]) -> Result<String, ToolError> {
-        let edits: Vec<Edit<'_>> = edits.iter().map(|&(old, new)| Edit { old, new }).collect();
+        let edit = |&(old, new): &(&str, &str)| OneEdit {
+            old_text: old.to_owned(),
+            new_text: new.to_owned(),
+        };
+        let edits: Vec<OneEdit> = edits.iter().map(edit).collect();
         let mut lines = Lines::read(text);
         apply(&mut lines, &edits, 1000, &Stop::never())?;
         Ok(lines.written())

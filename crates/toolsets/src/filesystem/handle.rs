@@ -12,7 +12,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::refusal::PathRejection;
+use super::refusal::{Abort, PathRejection};
+use crate::source::builtin::Stop;
 
 /// Flags for intermediate directories: traversing them requires no permission to list them.
 #[cfg(target_os = "linux")]
@@ -124,8 +125,8 @@ pub(super) struct Entry {
 pub(super) fn entries(
     opened: &OwnedFd,
     max: usize,
-    mut go_on: impl FnMut() -> Result<(), crate::catalog::ToolError>,
-) -> Result<(Vec<Entry>, bool), ListError> {
+    stop: &Stop,
+) -> Result<(Vec<Entry>, bool), Abort> {
     let mut found = Vec::new();
     for entry in Dir::read_from(opened).map_err(PathRejection::of)? {
         let entry = entry.map_err(PathRejection::of)?;
@@ -137,7 +138,7 @@ pub(super) fn entries(
             return Ok((found, true));
         }
         if found.len().is_multiple_of(256) {
-            go_on()?;
+            stop.check()?;
         }
         let kind = match entry.file_type() {
             // Some file systems do not report the type.
@@ -152,33 +153,6 @@ pub(super) fn entries(
         });
     }
     Ok((found, false))
-}
-
-/// Reason why a listing was aborted.
-pub(super) enum ListError {
-    Refused(PathRejection),
-    Stopped(crate::catalog::ToolError),
-}
-
-impl From<PathRejection> for ListError {
-    fn from(refusal: PathRejection) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<crate::catalog::ToolError> for ListError {
-    fn from(error: crate::catalog::ToolError) -> Self {
-        Self::Stopped(error)
-    }
-}
-
-impl ListError {
-    pub(super) fn at(self, path: &str) -> crate::catalog::ToolError {
-        match self {
-            Self::Refused(refusal) => refusal.at(path),
-            Self::Stopped(error) => error,
-        }
-    }
 }
 
 /// Returns true if a handle is on a kernel file system such as procfs. Its files expose processes with their memory

@@ -34,8 +34,7 @@ fn sorted(
     path: &str,
     stop: &Stop,
 ) -> Result<(Vec<Entry>, bool), ToolError> {
-    let (mut entries, more) =
-        handle::entries(opened, max, || stop.check()).map_err(|error| error.at(path))?;
+    let (mut entries, more) = handle::entries(opened, max, stop).map_err(|error| error.at(path))?;
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok((entries, more))
 }
@@ -215,9 +214,10 @@ impl Growth<'_> {
                 truncated: false,
             };
             if entry.kind == FileType::Directory {
+                let (children, truncated) = self.children(opened, &entry, &relative, depth)?;
                 node.r#type = "directory";
-                (node.children, node.truncated) =
-                    self.children(opened, &entry, &relative, depth)?;
+                node.children = Some(children);
+                node.truncated = truncated;
             }
             nodes.push(node);
         }
@@ -230,18 +230,17 @@ impl Growth<'_> {
         entry: &Entry,
         relative: &str,
         depth: usize,
-    ) -> Result<(Option<Vec<Node>>, bool), ToolError> {
+    ) -> Result<(Vec<Node>, bool), ToolError> {
         if self.limits.depth <= depth || self.room == 0 {
             let is_full = self.room == 0;
             self.stop.hit(if is_full { "entries" } else { "depth" });
-            return Ok((Some(Vec::new()), true));
+            return Ok((Vec::new(), true));
         }
         // An unreadable or deleted directory has no children.
-        let Ok(opened) = handle::open_to_list(parent.as_fd(), &entry.name) else {
-            return Ok((Some(Vec::new()), true));
-        };
-        let (nodes, truncated) = self.nodes(&opened, relative, depth + 1)?;
-        Ok((Some(nodes), truncated))
+        match handle::open_to_list(parent.as_fd(), &entry.name) {
+            Ok(opened) => self.nodes(&opened, relative, depth + 1),
+            Err(_) => Ok((Vec::new(), true)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Filesystem toolset: files and directories below the configured ones. Names, arguments and results are those of the
 //! official reference server.
 //!
-//! Three files confine callers: `roots.rs` maps a path to a directory, `spot.rs` follows it from handle to handle,
+//! Three files confine callers: `roots.rs` maps a path to a directory, `resolved_path.rs` follows it from handle to handle,
 //! and `handle.rs` has every system call that opens something.
 
 mod config;
@@ -34,7 +34,7 @@ pub use tools::toolset;
 
 /// This platform has no directory handles to work from.
 #[cfg(not(unix))]
-pub fn toolset(_: &FilesystemConfig) -> Result<super::Toolset, super::ToolsetError> {
+pub fn toolset(_: &super::ToolsetContext<'_>) -> Result<super::Toolset, super::ToolsetError> {
     Err(super::ToolsetError::setting(
         "toolsets",
         "has filesystem, which needs Linux, macOS or another Unix; remove it",

@@ -93,6 +93,35 @@ impl From<std::io::Error> for PathRejection {
     }
 }
 
+/// Reason why an operation did not end.
+pub(super) enum Abort {
+    Refused(PathRejection),
+    /// The call is over, or its time is up.
+    Stopped(ToolError),
+}
+
+impl Abort {
+    /// Adds the requested path.
+    pub(super) fn at(self, path: &str) -> ToolError {
+        match self {
+            Self::Refused(refusal) => refusal.at(path),
+            Self::Stopped(error) => error,
+        }
+    }
+}
+
+impl From<PathRejection> for Abort {
+    fn from(refusal: PathRejection) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<ToolError> for Abort {
+    fn from(error: ToolError) -> Self {
+        Self::Stopped(error)
+    }
+}
+
 fn words(errno: Errno) -> &'static str {
     match errno {
         Errno::ACCESS | Errno::PERM => "the server has no permission",

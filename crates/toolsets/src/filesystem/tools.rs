@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::config::{FilesystemConfig, FilesystemLimits};
-use super::edit::{self, Edit, Lines};
+use super::edit::{self, Lines};
 use super::pattern::Patterns;
-use super::refusal::{PathRejection, shortened};
+use super::refusal::{Abort, PathRejection, shortened};
 use super::roots::Roots;
-use super::write::{self, MoveError, WriteError};
+use super::write::{self, MoveError};
 use super::{info, list, read};
 use crate::catalog::{
     CallContext, Definition, IntoOutput, IntoTool as _, Output, Tool, ToolError, tool_fn,
@@ -332,17 +332,9 @@ impl Files {
             let path = shortened(path);
             ToolError::new(format!("{path} is not UTF-8 text, so it cannot be edited"))
         })?;
-        let edits: Vec<Edit<'_>> = wanted
-            .edits
-            .iter()
-            .map(|edit| Edit {
-                old: &edit.old_text,
-                new: &edit.new_text,
-            })
-            .collect();
         let mut lines = Lines::read(&content);
         let old = lines.text().to_owned();
-        edit::apply(&mut lines, &edits, self.limits.bytes, stop)?;
+        edit::apply(&mut lines, &wanted.edits, self.limits.bytes, stop)?;
         let diff = edit::diff(&spot.real_path().to_string_lossy(), &old, lines.text());
         if wanted.dry_run || old == lines.text() {
             return Ok(Some(diff));
@@ -352,7 +344,7 @@ impl Files {
         let place = write::place(&self.roots, path).map_err(|refusal| refusal.at(path))?;
         match write::replace(&place, new.as_bytes(), Some(&before), stop) {
             Ok(()) => Ok(Some(diff)),
-            Err(WriteError::Refused(PathRejection::Changed)) => Ok(None),
+            Err(Abort::Refused(PathRejection::Changed)) => Ok(None),
             Err(error) => Err(error.at(path)),
         }
     }

@@ -10,10 +10,9 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, openat, rename
 use rustix::io::Errno;
 
 use super::handle;
-use super::refusal::PathRejection;
+use super::refusal::{Abort, PathRejection};
 use super::resolved_path::{FollowMode, ResolvedPath};
 use super::roots::Roots;
-use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
 /// Resolves a path to write to: a regular file, or a name that does not exist.
@@ -44,7 +43,7 @@ pub(super) fn replace(
     content: &[u8],
     expected: Option<&Stat>,
     stop: &Stop,
-) -> Result<(), WriteError> {
+) -> Result<(), Abort> {
     let dir = spot.dir();
     let before = spot.found().ok();
     let mut beside = Beside::new(dir, before)?;
@@ -73,33 +72,6 @@ pub(super) fn replace(
 /// Locks for renames, selected by directory, so that no other call replaces a file between the check of its state and
 /// the rename. A directory on a file system that hangs blocks only a part of the others.
 static RENAMES: [Mutex<()>; 16] = [const { Mutex::new(()) }; 16];
-
-/// Reason why a file was not written.
-pub(super) enum WriteError {
-    Refused(PathRejection),
-    Stopped(ToolError),
-}
-
-impl From<PathRejection> for WriteError {
-    fn from(refusal: PathRejection) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<ToolError> for WriteError {
-    fn from(error: ToolError) -> Self {
-        Self::Stopped(error)
-    }
-}
-
-impl WriteError {
-    pub(super) fn at(self, path: &str) -> ToolError {
-        match self {
-            Self::Refused(refusal) => refusal.at(path),
-            Self::Stopped(error) => error,
-        }
-    }
-}
 
 /// A temporary file that replaces another one. It is removed on drop if that does not happen.
 struct Beside<'d> {
@@ -289,8 +261,8 @@ mod tests {
 
     fn write(path: &str, roots: &Roots) -> Result<(), PathRejection> {
         replace(&place(roots, path)?, b"new", None, &Stop::never()).map_err(|error| match error {
-            WriteError::Refused(refusal) => refusal,
-            WriteError::Stopped(_) => PathRejection::Changed,
+            Abort::Refused(refusal) => refusal,
+            Abort::Stopped(_) => PathRejection::Changed,
         })
     }
 

@@ -11,7 +11,7 @@ use super::commit::{check_no_autostash, end_merge};
 use super::index::{Files, Index, IndexEntry};
 use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Version, is_path};
-use super::worktree::FileKind;
+use super::worktree::{Content, FileKind};
 use crate::catalog::ToolError;
 
 /// Maximum number of paths in one call.
@@ -65,20 +65,14 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
             None => {
                 staged.remove(&path);
             }
-            Some((mode, stat, bytes)) => {
+            Some(Content { mode, stat, bytes }) => {
                 let id = place
                     .repository
                     .write_blob(&bytes)
                     .doing("store a file's content")?
                     .detach();
                 make_room(&mut staged, &path);
-                let version = Version { mode, id };
-                let entry = IndexEntry {
-                    version,
-                    stat,
-                    is_assumed: false,
-                };
-                staged.insert(path, entry);
+                staged.insert(path, IndexEntry::new(Version { mode, id }, stat));
             }
         }
     }
@@ -212,16 +206,12 @@ pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
     let entries = place.flat(place.head_tree()?)?;
     let staged = entries
         .into_iter()
-        .map(|entry| {
-            let staged = match index.staged.get(&entry.path) {
-                Some(staged) if staged.version == entry.version => *staged,
-                _ => IndexEntry {
-                    version: entry.version,
-                    stat: Stat::default(),
-                    is_assumed: false,
-                },
+        .map(|(path, version)| {
+            let staged = match index.staged.get(&path) {
+                Some(staged) if staged.version == version => *staged,
+                _ => IndexEntry::new(version, Stat::default()),
             };
-            (entry.path, staged)
+            (path, staged)
         })
         .collect();
     lock.write(place, &staged, &index, &|_| false)?;

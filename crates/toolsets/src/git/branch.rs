@@ -1,6 +1,7 @@
 //! `git_branch` and `git_create_branch`, and the description of HEAD.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use gix::ObjectId;
 use gix::bstr::{BString, ByteSlice};
@@ -58,7 +59,10 @@ pub(super) fn list(
     {
         out.line(format!("* ({})", detached(place, id)?));
     }
-    let elsewhere = checked_out(place);
+    let elsewhere: HashSet<BString> = checked_out(place)?
+        .into_iter()
+        .map(|(_, branch)| branch)
+        .collect();
     let platform = place.repository.references().doing("list the branches")?;
     let mut prefixes = Vec::new();
     if local {
@@ -106,28 +110,28 @@ pub(super) fn list(
     Ok(super::diff::trimmed(out.finish()))
 }
 
-/// Returns the branches that are checked out in working trees of the repository.
-fn checked_out(place: &OpenRepository<'_>) -> HashSet<BString> {
-    /// Maximum number of working trees that are examined.
-    const WORKTREES_MAX: usize = 1000;
+/// Returns the branches that are checked out in working trees of the repository, each with the folder of the working
+/// tree's own files.
+pub(super) fn checked_out(
+    place: &OpenRepository<'_>,
+) -> Result<Vec<(PathBuf, BString)>, ToolError> {
     let common = place.repository.common_dir();
     let worktrees = std::fs::read_dir(common.join("worktrees"));
     let worktrees = worktrees.into_iter().flatten().flatten();
-    let mut folders: Vec<_> = worktrees
-        .take(WORKTREES_MAX)
-        .map(|entry| entry.path())
-        .collect();
+    let worktrees = worktrees.map(|entry| entry.path());
     // A bare repository has a branch, but not in a working tree.
     let snapshot = place.repository.config_snapshot();
-    if snapshot.boolean("core.bare") != Some(true) {
-        folders.push(common.to_owned());
+    let is_bare = snapshot.boolean("core.bare") == Some(true);
+    let main = (!is_bare).then(|| common.to_owned());
+    let mut found = Vec::new();
+    for folder in worktrees.chain(main) {
+        place.stop.check()?;
+        let head = small_file(&folder.join("HEAD"));
+        if let Some(branch) = head.as_deref().and_then(|head| head.strip_prefix("ref:")) {
+            found.push((folder, BString::from(branch.trim())));
+        }
     }
-    let heads = folders
-        .iter()
-        .filter_map(|folder| small_file(&folder.join("HEAD")));
-    heads
-        .filter_map(|head| Some(BString::from(head.strip_prefix("ref:")?.trim())))
-        .collect()
+    Ok(found)
 }
 
 /// Searches the histories of branches for commits, within a common limit.

@@ -75,7 +75,7 @@ pub(super) fn with_moves(changes: Vec<Change>) -> Vec<Change> {
             gone.entry(old.version.id).or_default().push(position);
         }
     }
-    let mut sources: HashMap<usize, usize> = HashMap::new();
+    let mut moves = Vec::new();
     for (position, change) in changes.iter().enumerate() {
         let (None, Some(new)) = (change.old, change.new) else {
             continue;
@@ -90,32 +90,17 @@ pub(super) fn with_moves(changes: Vec<Change>) -> Vec<Change> {
             .iter()
             .position(|at| file_name(&changes[*at].path) == file_name(&change.path));
         let source = candidates.remove(same_name.unwrap_or_default());
-        sources.insert(position, source);
+        moves.push((source, position));
     }
-    if sources.is_empty() {
-        return changes;
+    let mut left: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
+    for (source, position) in moves {
+        let source = left[source].take();
+        if let (Some(source), Some(change)) = (source, &mut left[position]) {
+            change.from = Some(source.path);
+            change.old = source.old;
+        }
     }
-    let moved: Vec<Option<Change>> = (0..changes.len())
-        .map(|position| {
-            let source = &changes[*sources.get(&position)?];
-            Some(Change {
-                from: Some(source.path.clone()),
-                old: source.old,
-                ..changes[position].clone()
-            })
-        })
-        .collect();
-    let mut is_source = vec![false; changes.len()];
-    for source in sources.values() {
-        is_source[*source] = true;
-    }
-    changes
-        .into_iter()
-        .zip(moved)
-        .zip(is_source)
-        .filter(|(_, is_source)| !is_source)
-        .map(|((change, moved), _)| moved.unwrap_or(change))
-        .collect()
+    left.into_iter().flatten().collect()
 }
 
 fn file_name(path: &BString) -> &[u8] {

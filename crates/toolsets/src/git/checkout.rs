@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
@@ -12,7 +13,7 @@ use gix::index::entry::Stat;
 use gix::refs::transaction::{Change as RefChange, LogChange, PreviousValue, RefEdit};
 use gix::refs::{FullName, Target};
 
-use super::branch::edit_reference;
+use super::branch::{checked_out, edit_reference};
 use super::change::Change;
 use super::convert::Converter;
 use super::index::{Files, Index, IndexEntry};
@@ -75,12 +76,7 @@ pub(super) fn checkout(place: &OpenRepository<'_>, name: &str) -> Result<String,
         let mut writer = Writer::new(place, &worktree)?;
         for (path, version) in group {
             let stat = writer.write(path.as_bstr(), version)?;
-            let entry = IndexEntry {
-                version,
-                stat,
-                is_assumed: false,
-            };
-            staged.insert(path.clone(), entry);
+            staged.insert(path.clone(), IndexEntry::new(version, stat));
         }
     }
     lock.write(place, &staged, &index, &|_| true)?;
@@ -109,30 +105,15 @@ fn branch(
 
 /// Rejects a branch that is checked out in another working tree of the repository.
 fn check_not_elsewhere(place: &OpenRepository<'_>, branch: &FullName) -> Result<(), ToolError> {
-    const HEAD_BYTES_MAX: u64 = 4096;
-    let common = place.repository.common_dir();
     let own = fs::canonicalize(place.repository.git_dir()).ok();
-    let mut folders = vec![common.to_owned()];
-    if let Ok(entries) = fs::read_dir(common.join("worktrees")) {
-        folders.extend(entries.flatten().map(|entry| entry.path()));
-    }
-    for folder in folders {
-        if fs::canonicalize(&folder).ok() == own {
-            continue;
-        }
-        let head = folder.join("HEAD");
-        let is_small = fs::symlink_metadata(&head)
-            .is_ok_and(|found| found.is_file() && found.len() <= HEAD_BYTES_MAX);
-        if !is_small {
-            continue;
-        }
-        let text = fs::read(&head).unwrap_or_default();
-        if text.trim().strip_prefix(b"ref: ") == Some(branch.as_bstr().as_bytes()) {
-            return Err(ToolError::new(format!(
-                "'{}' is checked out in another working tree of this repository",
-                branch.shorten()
-            )));
-        }
+    let is_elsewhere = |(folder, head): &(PathBuf, BString)| {
+        head.as_bstr() == branch.as_bstr() && fs::canonicalize(folder).ok() != own
+    };
+    if checked_out(place)?.iter().any(is_elsewhere) {
+        return Err(ToolError::new(format!(
+            "'{}' is checked out in another working tree of this repository",
+            branch.shorten()
+        )));
     }
     Ok(())
 }
@@ -237,17 +218,12 @@ impl<'a> Writer<'a> {
             self.worktree.make_folder(path).doing(IN_PART)?;
             return Ok(Stat::default());
         }
-        let blob = self.place.repository.find_blob(version.id).doing(IN_PART)?;
-        if version.mode == Mode::Link {
-            return self
-                .worktree
-                .write(path, version.mode, &blob.data)
-                .doing(IN_PART);
+        let mut blob = self.place.repository.find_blob(version.id).doing(IN_PART)?;
+        if version.mode != Mode::Link {
+            blob.data = self.converter.worktree_form(path, &blob.data)?;
         }
-        let bytes = self.converter.worktree_form(path, &blob.data)?;
-        self.worktree
-            .write(path, version.mode, &bytes)
-            .doing(IN_PART)
+        let written = self.worktree.write(path, version.mode, &blob.data);
+        written.doing(IN_PART)
     }
 }
 

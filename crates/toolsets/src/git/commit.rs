@@ -7,7 +7,7 @@ use gix::refs::TargetRef;
 use gix::state::InProgress;
 
 use super::repository::{OpenRepository, ResultContext};
-use super::tree::Entry;
+use super::tree::Version;
 use crate::catalog::ToolError;
 
 /// State files of a merge, removed when it is committed.
@@ -40,7 +40,11 @@ pub(super) fn commit(place: &OpenRepository<'_>, message: &str) -> Result<String
         ));
     }
     let signature = signature(place)?;
-    let entries = index.entries();
+    let entries: Vec<_> = index
+        .staged
+        .iter()
+        .map(|(path, staged)| (path, staged.version))
+        .collect();
     let tree = write_tree(place, &entries, 0)?;
     let parents = head.into_iter().chain(merged.iter().copied());
     let mut buffer = gix::date::parse::TimeBuf::default();
@@ -169,26 +173,26 @@ pub(super) fn is_sound(text: &BStr) -> bool {
 /// Writes the trees for sorted entries that share a path prefix.
 fn write_tree(
     place: &OpenRepository<'_>,
-    entries: &[Entry],
+    entries: &[(&BString, Version)],
     depth: usize,
 ) -> Result<ObjectId, ToolError> {
     place.stop.check()?;
     let mut tree = gix::objs::Tree::empty();
     let mut rest = entries;
-    while let Some(first) = rest.first() {
-        let name = &first.path[depth..];
+    while let Some((path, version)) = rest.first() {
+        let name = &path[depth..];
         let Some(length) = name.find_byte(b'/') else {
             tree.entries.push(TreeEntry {
-                mode: first.version.mode.kind().into(),
+                mode: version.mode.kind().into(),
                 filename: name.into(),
-                oid: first.version.id,
+                oid: version.id,
             });
             rest = &rest[1..];
             continue;
         };
         let within = depth + length + 1;
-        let prefix = &first.path[..within];
-        let end = rest.partition_point(|entry| entry.path.starts_with(prefix));
+        let prefix = &path[..within];
+        let end = rest.partition_point(|(path, _)| path.starts_with(prefix));
         tree.entries.push(TreeEntry {
             mode: gix::objs::tree::EntryKind::Tree.into(),
             filename: name[..length].into(),

@@ -1,5 +1,6 @@
 //! The index: staged entries, differences from the working tree, and changes under its lock.
 
+mod extensions;
 mod files;
 mod untracked;
 
@@ -11,10 +12,11 @@ use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::index::entry::{Flags, Mode as IndexMode, Stage, Stat};
 use gix::index::{File as IndexFile, State};
+use gix::objs::tree::EntryMode;
 
 use super::change::{Change, FileState};
 use super::repository::{OpenRepository, ResultContext};
-use super::tree::{Entry, Mode, Version, is_path, too_many};
+use super::tree::{Mode, Version, is_path, too_many};
 use super::worktree::Worktree;
 use crate::catalog::ToolError;
 pub(super) use files::Files;
@@ -29,6 +31,16 @@ pub(super) struct IndexEntry {
     pub(super) stat: Stat,
     /// True if the file counts as unchanged without a look at it (`git update-index --assume-unchanged`).
     pub(super) is_assumed: bool,
+}
+
+impl IndexEntry {
+    pub(super) fn new(version: Version, stat: Stat) -> Self {
+        Self {
+            version,
+            stat,
+            is_assumed: false,
+        }
+    }
 }
 
 /// A snapshot of the index.
@@ -48,6 +60,7 @@ pub(super) struct Lock(gix::lock::File);
 
 impl OpenRepository<'_> {
     pub(super) fn index(&self) -> Result<Index, ToolError> {
+        self.check_nesting()?;
         let path = self.repository.index_path();
         let file = match self.repository.open_index() {
             Ok(file) => file,
@@ -120,26 +133,19 @@ impl OpenRepository<'_> {
         tree: Option<ObjectId>,
         index: &Index,
     ) -> Result<Vec<Change>, ToolError> {
-        let old = self.flat(tree)?;
-        let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
-        let mut gone: BTreeMap<BString, Version> =
-            old.into_iter().map(|e| (e.path, e.version)).collect();
+        let mut gone = self.flat(tree)?;
+        let mut changes = Changes::default();
         for (path, staged) in &index.staged {
             let old = gone.remove(path);
             if old != Some(staged.version) {
                 let new = Some(FileState::stored(staged.version));
-                let change = Change::new(path.clone(), old.map(FileState::stored), new);
-                changes.insert(path.clone(), change);
+                changes.add(path, old, new);
             }
         }
-        for (path, version) in gone {
-            let change = Change::new(path.clone(), Some(FileState::stored(version)), None);
-            changes.insert(path, change);
+        for (path, version) in &gone {
+            changes.add(path, Some(*version), None);
         }
-        for path in index.conflicts.keys() {
-            changes.insert(path.clone(), Change::conflict(path.clone()));
-        }
-        Ok(changes.into_values().collect())
+        Ok(changes.with_conflicts(index))
     }
 
     /// Returns the differences between the index and the working tree, for paths in the index.
@@ -149,27 +155,21 @@ impl OpenRepository<'_> {
         worktree: &Worktree,
     ) -> Result<Vec<Change>, ToolError> {
         let mut files = Files::new(self, index, worktree)?;
-        let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
+        let mut changes = Changes::default();
         for (path, staged) in index.staged.iter().filter(|(_, staged)| !staged.is_assumed) {
             self.stop.check()?;
             let new = files.version(path.as_bstr(), Some(staged))?;
             if new != Some(staged.version) {
-                let old = Some(FileState::stored(staged.version));
-                let change = Change::new(path.clone(), old, new.map(FileState::in_worktree));
-                changes.insert(path.clone(), change);
+                changes.add(path, Some(staged.version), new.map(FileState::in_worktree));
             }
         }
         for (path, intended) in &index.intended {
             self.stop.check()?;
             let new = files.version(path.as_bstr(), None)?;
-            let old = new.is_none().then_some(FileState::stored(*intended));
-            let change = Change::new(path.clone(), old, new.map(FileState::in_worktree));
-            changes.insert(path.clone(), change);
+            let old = new.is_none().then_some(*intended);
+            changes.add(path, old, new.map(FileState::in_worktree));
         }
-        for path in index.conflicts.keys() {
-            changes.insert(path.clone(), Change::conflict(path.clone()));
-        }
-        Ok(changes.into_values().collect())
+        Ok(changes.with_conflicts(index))
     }
 
     /// Returns the differences between a tree and the working tree, for paths in the tree or the index.
@@ -179,13 +179,9 @@ impl OpenRepository<'_> {
         index: &Index,
         worktree: &Worktree,
     ) -> Result<Vec<Change>, ToolError> {
-        let mut old: BTreeMap<BString, Version> = self
-            .flat(Some(tree))?
-            .into_iter()
-            .map(|e| (e.path, e.version))
-            .collect();
+        let mut old = self.flat(Some(tree))?;
         let mut files = Files::new(self, index, worktree)?;
-        let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
+        let mut changes = Changes::default();
         for (path, staged) in &index.staged {
             self.stop.check()?;
             let new = match staged.is_assumed {
@@ -201,10 +197,7 @@ impl OpenRepository<'_> {
                         FileState::in_worktree(version)
                     }
                 });
-                changes.insert(
-                    path.clone(),
-                    Change::new(path.clone(), old.map(FileState::stored), new),
-                );
+                changes.add(path, old, new);
             }
         }
         for path in index.intended.keys() {
@@ -212,19 +205,13 @@ impl OpenRepository<'_> {
             let new = files.version(path.as_bstr(), None)?;
             let old = old.remove(path);
             if old != new {
-                let (old, new) = (old.map(FileState::stored), new.map(FileState::in_worktree));
-                changes.insert(path.clone(), Change::new(path.clone(), old, new));
+                changes.add(path, old, new.map(FileState::in_worktree));
             }
         }
-        for path in index.conflicts.keys() {
-            old.remove(path);
-            changes.insert(path.clone(), Change::conflict(path.clone()));
+        for (path, version) in &old {
+            changes.add(path, Some(*version), None);
         }
-        for (path, version) in old {
-            let change = Change::new(path.clone(), Some(FileState::stored(version)), None);
-            changes.insert(path, change);
-        }
-        Ok(changes.into_values().collect())
+        Ok(changes.with_conflicts(index))
     }
 
     /// Returns files that have changed, but would count as unchanged in an index that is written now: they have the size
@@ -267,13 +254,23 @@ impl OpenRepository<'_> {
     }
 }
 
-enum Piece {
-    Whole {
-        mode: Mode,
-        stat: Stat,
-        bytes: Vec<u8>,
-    },
-    TooLarge,
+/// Changes by path.
+#[derive(Default)]
+struct Changes(BTreeMap<BString, Change>);
+
+impl Changes {
+    fn add(&mut self, path: &BString, old: Option<Version>, new: Option<FileState>) {
+        let change = Change::new(path.clone(), old.map(FileState::stored), new);
+        self.0.insert(path.clone(), change);
+    }
+
+    /// Returns the changes, with unmerged paths as such.
+    fn with_conflicts(mut self, index: &Index) -> Vec<Change> {
+        for path in index.conflicts.keys() {
+            self.0.insert(path.clone(), Change::conflict(path.clone()));
+        }
+        self.0.into_values().collect()
+    }
 }
 
 impl Index {
@@ -295,15 +292,6 @@ impl Index {
                 "there are unmerged paths, '{path}' among them; resolve them and git_add them first"
             ))),
         }
-    }
-
-    /// Returns all entries in tree form.
-    pub(super) fn entries(&self) -> Vec<Entry> {
-        let entries = self.staged.iter().map(|(path, staged)| Entry {
-            path: path.clone(),
-            version: staged.version,
-        });
-        entries.collect()
     }
 }
 
@@ -332,7 +320,7 @@ impl Lock {
                 stat,
                 staged.version.id,
                 flags,
-                index_mode(staged.version.mode),
+                EntryMode::from(staged.version.mode.kind()).into(),
                 path.as_bstr(),
             );
         }
@@ -384,14 +372,5 @@ fn mode_of(mode: IndexMode) -> Option<Mode> {
         IndexMode::SYMLINK => Some(Mode::Link),
         IndexMode::COMMIT => Some(Mode::Submodule),
         _ => None,
-    }
-}
-
-fn index_mode(mode: Mode) -> IndexMode {
-    match mode {
-        Mode::File => IndexMode::FILE,
-        Mode::Executable => IndexMode::FILE_EXECUTABLE,
-        Mode::Link => IndexMode::SYMLINK,
-        Mode::Submodule => IndexMode::COMMIT,
     }
 }

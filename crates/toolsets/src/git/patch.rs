@@ -56,6 +56,22 @@ impl Patch<'_> {
             return self.change(&Change::new(path(), None, Some(new)), out);
         }
         self.headers(change, out);
+        // The tab marks the end of a name with spaces.
+        let tab = |name: &str| if name.contains(' ') { "\t" } else { "" };
+        self.body(change, out, |old, new, out| {
+            out.line(format!("--- {old}{}", tab(old)));
+            out.line(format!("+++ {new}{}", tab(new)));
+        })
+    }
+
+    /// Writes only the changes within files, without the headers on how they are stored. `names_of_text` writes the names
+    /// of files whose lines differ.
+    pub(super) fn body(
+        &mut self,
+        change: &Change,
+        out: &mut Text,
+        names_of_text: impl FnOnce(&str, &str, &mut Text),
+    ) -> Result<(), ToolError> {
         let id = |side: Option<FileState>| side.map(|side| side.version.id);
         if id(change.old) == id(change.new) {
             return Ok(());
@@ -67,35 +83,9 @@ impl Patch<'_> {
             }
             (Content::Bytes(a), Content::Bytes(b)) => {
                 if !(a.is_empty() && b.is_empty()) {
-                    // The tab marks the end of a name with spaces.
-                    let tab = |name: &str| if name.contains(' ') { "\t" } else { "" };
-                    out.line(format!("--- {old}{}", tab(&old)));
-                    out.line(format!("+++ {new}{}", tab(&new)));
+                    names_of_text(&old, &new, out);
                     hunks(&a, &b, self.context, self.place.stop, out)?;
                 }
-            }
-            (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
-                out.line(format!(
-                    "Files {old} and {new} differ, and are too large to be compared ({size} bytes)"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes only the changes within files, without the headers on how they are stored.
-    pub(super) fn body(&mut self, change: &Change, out: &mut Text) -> Result<(), ToolError> {
-        let id = |side: Option<FileState>| side.map(|side| side.version.id);
-        if id(change.old) == id(change.new) {
-            return Ok(());
-        }
-        let (old, new) = names(change);
-        match self.contents(change)? {
-            (Content::Bytes(a), Content::Bytes(b)) if is_binary(&a) || is_binary(&b) => {
-                out.line(format!("Binary files {old} and {new} differ"));
-            }
-            (Content::Bytes(a), Content::Bytes(b)) => {
-                hunks(&a, &b, self.context, self.place.stop, out)?;
             }
             (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
                 out.line(format!(
@@ -129,26 +119,21 @@ impl Patch<'_> {
             out.line(format!("rename from {}", quoted(from.as_bstr())));
             out.line(format!("rename to {}", quoted(change.path.as_bstr())));
         }
-        let id = |side: Option<FileState>| match side {
-            Some(side) => self.place.short(side.version.id),
-            None => "0".repeat(self.zeros(change)),
-        };
+        let id = |side: Option<FileState>| side.map(|side| side.version.id);
         let (old, new) = (id(change.old), id(change.new));
-        if change.old.map(|side| side.version.id) != change.new.map(|side| side.version.id) {
+        if old != new {
+            let digits = |id: ObjectId| self.place.short(id);
+            // As many zeros as the other ID has digits.
+            let zeros =
+                |other: Option<ObjectId>| "0".repeat(other.map_or(0, |id| digits(id).len()));
+            let shown_old = old.map_or_else(|| zeros(new), digits);
+            let shown_new = new.map_or_else(|| zeros(old), digits);
             let suffix = match mode(change.old) {
                 Some(mode) if same_mode => format!(" {}", mode.octal()),
                 _ => String::new(),
             };
-            out.line(format!("index {old}..{new}{suffix}"));
+            out.line(format!("index {shown_old}..{shown_new}{suffix}"));
         }
-    }
-
-    /// Returns as many zeros as the other side's ID has digits.
-    fn zeros(&self, change: &Change) -> usize {
-        change
-            .old
-            .or(change.new)
-            .map_or(7, |side| self.place.short(side.version.id).len())
     }
 
     fn contents(&mut self, change: &Change) -> Result<(Content, Content), ToolError> {
@@ -394,7 +379,7 @@ mod tests {
     use super::*;
 
     fn shown(old: &str, new: &str, context: usize) -> String {
-        let mut out = Text::new(10_000);
+        let mut out = Text::new(10_000, Stop::never());
         hunks(
             old.as_bytes(),
             new.as_bytes(),

@@ -5,6 +5,7 @@
 //! inside a configured folder.
 
 use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -21,7 +22,7 @@ use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
 /// Maximum size of an object or an index to read, in bytes.
-const READ_BYTES_MAX: usize = 128 * 1024 * 1024;
+pub(super) const READ_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Maximum size of a commit, a tag or a tree, in bytes.
 const NODE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Maximum length of a revision's name, in bytes.
@@ -321,6 +322,10 @@ impl<'a> OpenRepository<'a> {
     /// Resolves a revision.
     pub(super) fn resolve(&self, revision: &str) -> Result<ObjectId, ToolError> {
         check_revision(revision)?;
+        // `:path` is read from the index.
+        if revision.contains(':') {
+            self.check_nesting()?;
+        }
         let found = self.repository.rev_parse_single(revision);
         let id = found.map_err(|error| unresolved(revision).caused_by(error))?;
         Ok(id.detach())
@@ -358,8 +363,8 @@ impl<'a> OpenRepository<'a> {
         self.head()?.map(|id| self.tree_of(id)).transpose()
     }
 
-    /// Rejects an object that is too large before it is read. Returns its size.
-    pub(super) fn bounded(&self, id: ObjectId, max: u64) -> Result<u64, ToolError> {
+    /// Rejects an object that is too large before it is read.
+    pub(super) fn bounded(&self, id: ObjectId, max: u64) -> Result<(), ToolError> {
         let header = self.repository.find_header(id).doing("find an object")?;
         let size = header.size();
         if max < size {
@@ -368,7 +373,7 @@ impl<'a> OpenRepository<'a> {
                 "the object {id} has {size} bytes, and at most {max} are read"
             )));
         }
-        Ok(size)
+        Ok(())
     }
 
     /// Returns the working tree.
@@ -457,28 +462,15 @@ pub(super) fn small_file(path: &Path) -> Option<String> {
 
 fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
     let found = fs::metadata(file).ok()?;
-    // A folder's modification time changes with every file in it, so only its identity is compared.
-    let len = if found.is_dir() {
-        inode(&found)
-    } else {
-        found.len()
-    };
-    let time = if found.is_dir() {
-        SystemTime::UNIX_EPOCH
-    } else {
-        found.modified().ok()?
-    };
-    Some((time, len))
-}
-
-#[cfg(unix)]
-fn inode(found: &Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(found)
+    if found.is_dir() {
+        // Its modification time changes with every file in it, so only its identity is compared.
+        return Some((SystemTime::UNIX_EPOCH, found.ino()));
+    }
+    Some((found.modified().ok()?, found.len()))
 }
 
 /// A repository owned by the superuser is trusted, since the superuser has access to everything anyway.
-#[cfg(unix)]
 fn belongs_to_us(found: &Metadata) -> bool {
-    let owner = std::os::unix::fs::MetadataExt::uid(found);
+    let owner = found.uid();
     owner == 0 || owner == rustix::process::geteuid().as_raw()
 }

@@ -17,9 +17,9 @@ pub(super) fn show(place: &OpenRepository<'_>, revision: &str) -> Result<String,
     let id = place.resolve(revision)?;
     let mut out = Text::of(place);
     let header = place.repository.find_header(id).doing("find an object")?;
+    let max = u64::try_from(place.limits().file_bytes).unwrap_or(u64::MAX);
     match header.kind() {
         Kind::Blob => {
-            let max = u64::try_from(place.limits().file_bytes).unwrap_or(u64::MAX);
             place.bounded(id, max)?;
             let blob = place
                 .repository
@@ -28,10 +28,7 @@ pub(super) fn show(place: &OpenRepository<'_>, revision: &str) -> Result<String,
             out.push(&blob.data);
         }
         Kind::Tree => {
-            place.bounded(
-                id,
-                u64::try_from(place.limits().file_bytes).unwrap_or(u64::MAX),
-            )?;
+            place.bounded(id, max)?;
             let tree = place.repository.find_tree(id).doing("read a tree")?;
             for (position, entry) in tree.iter().enumerate() {
                 let entry = entry.doing("read a tree")?;
@@ -82,7 +79,7 @@ fn commit(place: &OpenRepository<'_>, id: gix::ObjectId, out: &mut Text) -> Resu
         }
         let (old, new) = names(change);
         out.push(format!("\n--- {old}\n+++ {new}\n"));
-        patch.body(change, out)?;
+        patch.body(change, out, |_, _, _| {})?;
     }
     Ok(())
 }

@@ -22,18 +22,11 @@ pub(super) fn status(place: &OpenRepository<'_>) -> Result<String, ToolError> {
     }
     progress(place, &index.conflicts, &mut out);
 
-    let staged = with_moves(place.staged_changes(place.head_tree()?, &index)?);
-    let unstaged = place.unstaged_changes(&index, &worktree)?;
+    let mut staged = with_moves(place.staged_changes(place.head_tree()?, &index)?);
+    staged.retain(|change| !change.is_conflict);
+    let mut unstaged = place.unstaged_changes(&index, &worktree)?;
+    unstaged.retain(|change| !change.is_conflict);
     let untracked = place.untracked(&index, &worktree, true)?;
-    let merged = |changes: &[Change]| -> Vec<Change> {
-        changes
-            .iter()
-            .filter(|change| !change.is_conflict)
-            .cloned()
-            .collect()
-    };
-    let staged = merged(&staged);
-    let unstaged = merged(&unstaged);
     section(
         "Changes to be committed:",
         staged.iter().map(change_line),

@@ -15,25 +15,22 @@ pub(super) struct Text {
     max: usize,
     is_cut: bool,
     /// Notified if the text is cut.
-    stop: Option<Stop>,
+    stop: Stop,
 }
 
 impl Text {
-    pub(super) fn new(max: usize) -> Self {
+    pub(super) fn new(max: usize, stop: Stop) -> Self {
         Self {
             bytes: Vec::new(),
             max,
             is_cut: false,
-            stop: None,
+            stop,
         }
     }
 
     /// Creates a text with the configured size limit.
     pub(super) fn of(place: &OpenRepository<'_>) -> Self {
-        Self {
-            stop: Some(place.stop.clone()),
-            ..Self::new(place.limits().output_bytes)
-        }
+        Self::new(place.limits().output_bytes, place.stop.clone())
     }
 
     /// Appends as much as fits.
@@ -62,9 +59,7 @@ impl Text {
     pub(super) fn finish(self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes).into_owned();
         if self.is_cut {
-            if let Some(stop) = &self.stop {
-                stop.hit("output_bytes");
-            }
+            self.stop.hit("output_bytes");
             text.push_str(&format!(
                 "\n[cut: only the first {} bytes are shown]",
                 self.max
@@ -122,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_text_ends_at_its_limit_and_says_so() {
-        let mut text = Text::new(4);
+        let mut text = Text::new(4, Stop::never());
         text.push("ab");
         text.push("cd");
         assert!(!text.is_full());
@@ -131,7 +126,7 @@ mod tests {
         assert!(text.is_full());
         let text = text.finish();
         assert!(text.starts_with("abcd\n[cut: "), "{text}");
-        let mut whole = Text::new(5);
+        let mut whole = Text::new(5, Stop::never());
         whole.line("ab\u{fc}");
         assert_eq!(whole.finish(), "ab\u{fc}\n");
     }

@@ -1,6 +1,7 @@
 //! Trees as flat, sorted lists of paths.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
@@ -68,32 +69,22 @@ impl Mode {
     }
 }
 
-/// A path in a tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) path: BString,
-    pub(super) version: Version,
-}
-
-/// Direct entries of one tree, in the order of full paths.
-struct Level {
-    entries: Vec<(BString, Option<Mode>, ObjectId)>,
-}
+/// A direct entry of a tree: its name, its mode unless it is a folder, and its ID.
+type LevelEntry = (BString, Option<Mode>, ObjectId);
 
 /// Maximum nesting depth of folders.
-const DEPTH_MAX: usize = 500;
+pub(super) const DEPTH_MAX: usize = 500;
 
 impl OpenRepository<'_> {
-    /// Returns all paths of a tree, in order. The file limit also stops trees that contain one another many times.
-    pub(super) fn flat(&self, tree: Option<ObjectId>) -> Result<Vec<Entry>, ToolError> {
+    /// Returns all paths of a tree. The file limit also stops trees that contain one another many times.
+    pub(super) fn flat(
+        &self,
+        tree: Option<ObjectId>,
+    ) -> Result<BTreeMap<BString, Version>, ToolError> {
         let changes = self.tree_changes(None, tree)?;
-        let entries = changes.into_iter().filter_map(|change| {
-            let new = change.new?;
-            Some(Entry {
-                path: change.path,
-                version: new.version,
-            })
-        });
+        let entries = changes
+            .into_iter()
+            .filter_map(|change| Some((change.path, change.new?.version)));
         Ok(entries.collect())
     }
 
@@ -126,7 +117,7 @@ impl OpenRepository<'_> {
         }
         let old = self.level(old)?;
         let new = self.level(new)?;
-        let (mut olds, mut news) = (old.entries.iter().peekable(), new.entries.iter().peekable());
+        let (mut olds, mut news) = (old.iter().peekable(), new.iter().peekable());
         loop {
             let order = match (olds.peek(), news.peek()) {
                 (None, None) => return Ok(()),
@@ -134,16 +125,8 @@ impl OpenRepository<'_> {
                 (None, Some(_)) => Ordering::Greater,
                 (Some(a), Some(b)) => a.0.cmp(&b.0),
             };
-            let a = if order == Ordering::Greater {
-                None
-            } else {
-                olds.next()
-            };
-            let b = if order == Ordering::Less {
-                None
-            } else {
-                news.next()
-            };
+            let a = olds.next_if(|_| order != Ordering::Greater);
+            let b = news.next_if(|_| order != Ordering::Less);
             if let (Some(a), Some(b)) = (a, b)
                 && (a.1, a.2) == (b.1, b.2)
             {
@@ -155,15 +138,12 @@ impl OpenRepository<'_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            let folder = |side: Option<&(BString, Option<Mode>, ObjectId)>| match side {
+            let folder = |side: Option<&LevelEntry>| match side {
                 Some((_, None, id)) => Some(*id),
                 _ => None,
             };
-            let file = |side: Option<&(BString, Option<Mode>, ObjectId)>| match side {
-                Some((_, Some(mode), id)) => Some(FileState::stored(Version {
-                    mode: *mode,
-                    id: *id,
-                })),
+            let file = |side: Option<&LevelEntry>| match side {
+                Some(&(_, Some(mode), id)) => Some(FileState::stored(Version { mode, id })),
                 _ => None,
             };
             if folder(a).is_some() || folder(b).is_some() {
@@ -180,12 +160,11 @@ impl OpenRepository<'_> {
         }
     }
 
-    fn level(&self, tree: Option<ObjectId>) -> Result<Level, ToolError> {
+    /// Returns the direct entries of a tree, in the order of full paths.
+    fn level(&self, tree: Option<ObjectId>) -> Result<Vec<LevelEntry>, ToolError> {
         const TREE_BYTES_MAX: u64 = 32 * 1024 * 1024;
         let Some(id) = tree else {
-            return Ok(Level {
-                entries: Vec::new(),
-            });
+            return Ok(Vec::new());
         };
         self.bounded(id, TREE_BYTES_MAX)?;
         let tree = self.repository.find_tree(id).doing("read a tree")?;
@@ -203,7 +182,7 @@ impl OpenRepository<'_> {
         if entries.windows(2).any(|two| two[0].0 == two[1].0) {
             return Err(ToolError::new("a tree has a name in it twice"));
         }
-        Ok(Level { entries })
+        Ok(entries)
     }
 }
 
@@ -224,7 +203,9 @@ pub(super) fn is_component(name: &BStr) -> bool {
 
 /// Returns true if a path is valid in a working tree.
 pub(super) fn is_path(path: &BStr) -> bool {
-    !path.contains(&0) && path.split_str("/").all(|step| is_component(step.as_bstr()))
+    path.find_iter("/").count() < DEPTH_MAX
+        && !path.contains(&0)
+        && path.split_str("/").all(|step| is_component(step.as_bstr()))
 }
 
 pub(super) fn too_many(max: usize, stop: &Stop) -> ToolError {

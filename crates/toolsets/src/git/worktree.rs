@@ -60,11 +60,8 @@ impl Worktree {
         let Some((folder, name)) = self.parent(path)? else {
             return Ok(None);
         };
-        match rustix::fs::statat(&*folder, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(found(&stat))),
-            Err(error) if is_absence(error) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let stat = rustix::fs::statat(&*folder, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
+        Ok(if_present(stat)?.map(|stat| found(&stat)))
     }
 
     /// Reads a file, or the target of a link. Returns `None` if the path is neither; an error if it is larger than
@@ -73,34 +70,26 @@ impl Worktree {
         let Some(FileKind::Tracked { mode, stat }) = self.find(path)? else {
             return Ok(None);
         };
-        let Some((folder, name)) = self.parent(path)? else {
-            return Ok(None);
-        };
         if mode == Mode::Link {
-            let target = match rustix::fs::readlinkat(&*folder, name.as_bytes(), Vec::new()) {
-                Ok(target) => target,
-                Err(error) if is_absence(error) => return Ok(None),
-                Err(error) => return Err(error.into()),
+            let Some((folder, name)) = self.parent(path)? else {
+                return Ok(None);
             };
-            return Ok(Some(Content {
+            let target = rustix::fs::readlinkat(&*folder, name.as_bytes(), Vec::new());
+            return Ok(if_present(target)?.map(|target| Content {
                 mode,
                 stat,
                 bytes: target.into_bytes(),
             }));
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&*folder, name.as_bytes(), flags, Permissions::empty())
-        {
-            Ok(file) => file,
-            Err(error) if is_absence(error) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let Some(file) = self.file(path)? else {
+            return Ok(None);
         };
         let FileKind::Tracked { mode, stat } = found(&rustix::fs::fstat(&file)?) else {
             return Ok(None);
         };
         let mut bytes = Vec::new();
         let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
-        File::from(file).take(limit).read_to_end(&mut bytes)?;
+        file.take(limit).read_to_end(&mut bytes)?;
         if max < bytes.len() {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
@@ -140,10 +129,9 @@ impl Worktree {
         let Some((folder, name)) = self.parent(path.as_bstr()).doing("look at a folder")? else {
             return Ok(());
         };
-        let stat = match rustix::fs::statat(&*folder, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(error) if is_absence(error) => return Ok(()),
-            Err(error) => return Err(io::Error::from(error)).doing("look at a file"),
+        let stat = rustix::fs::statat(&*folder, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
+        let Some(stat) = if_present(stat).doing("look at a file")? else {
+            return Ok(());
         };
         let problem = match FileType::from_raw_mode(stat.st_mode as RawMode) {
             FileType::RegularFile
@@ -167,11 +155,8 @@ impl Worktree {
             return Ok(None);
         };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match rustix::fs::openat(&*folder, name.as_bytes(), flags, Permissions::empty()) {
-            Ok(file) => Ok(Some(File::from(file))),
-            Err(error) if is_absence(error) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let file = rustix::fs::openat(&*folder, name.as_bytes(), flags, Permissions::empty());
+        Ok(if_present(file)?.map(File::from))
     }
 
     /// Replaces a path with a file or a link. Missing folders are created.
@@ -222,11 +207,10 @@ impl Worktree {
                 continue;
             };
             let handle =
-                match rustix::fs::openat(&*handle, name.as_bytes(), FOLDER, Permissions::empty()) {
-                    Ok(handle) => handle,
-                    Err(error) if is_absence(error) => continue,
-                    Err(error) => return Err(error.into()),
-                };
+                rustix::fs::openat(&*handle, name.as_bytes(), FOLDER, Permissions::empty());
+            let Some(handle) = if_present(handle)? else {
+                continue;
+            };
             for entry in rustix::fs::Dir::read_from(&handle)? {
                 let entry = entry?;
                 let name = entry.file_name().to_bytes();
@@ -254,11 +238,11 @@ impl Worktree {
         let Some((folder, name)) = self.parent(path)? else {
             return Ok(());
         };
-        match rustix::fs::unlinkat(&*folder, name.as_bytes(), AtFlags::empty()) {
-            Ok(()) => {}
-            Err(error) if is_absence(error) => {}
-            Err(error) => return Err(error.into()),
-        }
+        if_present(rustix::fs::unlinkat(
+            &*folder,
+            name.as_bytes(),
+            AtFlags::empty(),
+        ))?;
         self.last.replace(None);
         let mut rest = path;
         while let Some(at) = rest.rfind_byte(b'/') {
@@ -290,11 +274,11 @@ impl Worktree {
         let mut handle = Rc::clone(&self.root);
         for step in folder.split_str("/") {
             check_step(step)?;
-            match rustix::fs::openat(&*handle, step, FOLDER, Permissions::empty()) {
-                Ok(next) => handle = Rc::new(next),
-                Err(error) if is_absence(error) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
+            let next = rustix::fs::openat(&*handle, step, FOLDER, Permissions::empty());
+            let Some(next) = if_present(next)? else {
+                return Ok(None);
+            };
+            handle = Rc::new(next);
         }
         self.last
             .replace(Some((folder.to_owned(), Rc::clone(&handle))));
@@ -350,12 +334,13 @@ fn check_step(step: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Returns true if the path is missing, or a component is a file or a link.
-fn is_absence(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK
-    )
+/// Returns `None` if the path is missing, or a component is a file or a link.
+fn if_present<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn found(stat: &rustix::fs::Stat) -> FileKind {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::MemoryConfig;
+use crate::text::cut;
 
 /// An entity.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -143,15 +144,10 @@ impl Graph {
         bounds: &Bounds,
     ) -> Result<Vec<Entity>, GraphError> {
         let mut names: HashSet<&str> = self.entities.iter().map(|entity| &*entity.name).collect();
-        let is_new: Vec<bool> = entities
-            .iter()
-            .map(|entity| names.insert(&entity.name))
-            .collect();
         let new: Vec<Entity> = entities
             .iter()
-            .zip(is_new)
-            .filter(|(_, is_new)| *is_new)
-            .map(|(entity, _)| entity.clone())
+            .filter(|entity| names.insert(&entity.name))
+            .cloned()
             .collect();
         new.iter()
             .try_for_each(|entity| bounds.check_observations(entity))?;
@@ -173,15 +169,10 @@ impl Graph {
         bounds: &Bounds,
     ) -> Result<Vec<Relation>, GraphError> {
         let mut known: HashSet<_> = self.relations.iter().map(Relation::key).collect();
-        let is_new: Vec<bool> = relations
-            .iter()
-            .map(|relation| known.insert(relation.key()))
-            .collect();
         let new: Vec<Relation> = relations
             .iter()
-            .zip(is_new)
-            .filter(|(_, is_new)| *is_new)
-            .map(|(relation, _)| relation.clone())
+            .filter(|relation| known.insert(relation.key()))
+            .cloned()
             .collect();
         let count = self.relations.len() + new.len();
         if !new.is_empty() && bounds.relations < count {
@@ -306,11 +297,7 @@ impl Relation {
 
 /// Shortens untrusted text for messages.
 fn shown(text: &str) -> String {
-    const SHOWN_BYTES: usize = 200;
-    if text.len() <= SHOWN_BYTES {
-        return text.to_owned();
-    }
-    format!("{}…", longshore_protocol::prefix(text, SHOWN_BYTES))
+    cut(text, 200)
 }
 
 #[cfg(test)]

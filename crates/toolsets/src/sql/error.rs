@@ -1,7 +1,5 @@
 //! Errors of database queries.
 
-use std::time::Duration;
-
 /// Reason why a query failed. Messages for the model refer only to its query; the database's address and user only go
 /// to the log.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +17,6 @@ pub(super) enum SqlError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The query was interrupted.
-    #[error("the query took more than {} s and was stopped; ask for less", .0.as_secs())]
-    TooLong(Duration),
     /// No query could be started in time.
     #[error("too many queries are under way; try again in a moment")]
     Busy,

@@ -31,7 +31,7 @@ use super::tools::{Kind, Question, StatementResult};
 use crate::blocking::overdue;
 use crate::environment::Secret;
 use crate::limit::SectionHits;
-use crate::net::{self, Background, FairSemaphore};
+use crate::net::{self, Background, FairSemaphore, with_causes};
 use crate::protocol::scan::paired_text;
 
 /// Query for the tables and views.
@@ -127,14 +127,16 @@ impl Postgres {
                 None => self.connect().await?,
             };
             stage = Stage::Running;
-            let underway = OnTheWay::new(session, &self.tls, &self.background);
-            let answer = match underway.session() {
-                Some(session) => self.run_statement(session, &question).await,
-                None => Err(SqlError::Busy),
+            let underway = CancelOnDrop {
+                cancel: Some(session.client.cancel_token()),
+                tls: &self.tls,
+                background: &self.background,
             };
+            let answer = self.run_statement(&session, &question).await;
             // The rows that no longer fit could take long to arrive, so that query is cancelled.
             let is_cut = matches!(&answer, Ok(StatementResult::Rows(rows)) if rows.is_cut());
-            if !is_cut && let Some(session) = underway.back() {
+            if !is_cut {
+                underway.disarm();
                 // A rejected query aborts the transaction, not the connection.
                 self.keep(session, question.kind, answer.is_ok()).await;
             }
@@ -144,13 +146,13 @@ impl Postgres {
         let asked = asked.await;
         asked.unwrap_or_else(|_| {
             self.hits.count("timeout_seconds");
+            let has_waited = waited.is_some_and(|waited| limit / 10 < waited);
             Err(match stage {
                 Stage::Waiting => SqlError::Busy,
-                _ if waited.is_some_and(|waited| limit / 10 < waited) => {
-                    SqlError::Answer(overdue("the query", limit, waited))
+                Stage::Connecting if !has_waited => {
+                    SqlError::unusable(&self.name, "no connection in time")
                 }
-                Stage::Connecting => SqlError::unusable(&self.name, "no connection in time"),
-                Stage::Running => SqlError::TooLong(limit),
+                _ => SqlError::Answer(overdue("the query", limit, waited)),
             })
         })
     }
@@ -190,7 +192,7 @@ impl Postgres {
                 Err(_) => Err(Cause::from("the server does not respond")),
             };
             opened.inspect_err(|error| {
-                tracing::warn!(database = %name, error = %chain(&**error), "a database cannot be reached");
+                tracing::warn!(database = %name, error = %with_causes(&**error), "a database cannot be reached");
             })
         });
         let Some(opened) = opened else {
@@ -278,11 +280,12 @@ impl Postgres {
             if error.is_closed() || error.source().is_some_and(|e| e.is::<std::io::Error>()) {
                 return SqlError::unusable(&self.name, error);
             }
-            return SqlError::Answer(chain(&error));
+            return SqlError::Answer(with_causes(&error));
         };
         if *answer.code() == SqlState::QUERY_CANCELED {
             self.hits.count("timeout_seconds");
-            return SqlError::TooLong(self.limits.timeout());
+            let limit = self.limits.timeout();
+            return SqlError::Answer(overdue("the query", limit, Some(Duration::ZERO)));
         }
         let mut text = answer.message().to_owned();
         if let Some(hint) = answer.hint() {
@@ -329,45 +332,24 @@ async fn open(config: &Config, tls: MakeRustlsConnect) -> Result<Session, Error>
     })
 }
 
-/// A connection with a running query. On drop, the query is cancelled at the server and the connection is closed.
-struct OnTheWay(Option<Underway>);
-
-struct Underway {
-    session: Session,
-    cancel: CancelToken,
-    tls: MakeRustlsConnect,
-    background: Background,
+/// Cancels the running query of a connection at the server on drop.
+struct CancelOnDrop<'p> {
+    cancel: Option<CancelToken>,
+    tls: &'p MakeRustlsConnect,
+    background: &'p Background,
 }
 
-impl OnTheWay {
-    fn new(session: Session, tls: &MakeRustlsConnect, background: &Background) -> Self {
-        Self(Some(Underway {
-            cancel: session.client.cancel_token(),
-            session,
-            tls: tls.clone(),
-            background: background.clone(),
-        }))
-    }
-
-    fn session(&self) -> Option<&Session> {
-        self.0.as_ref().map(|underway| &underway.session)
-    }
-
-    fn back(mut self) -> Option<Session> {
-        self.0.take().map(|underway| underway.session)
+impl CancelOnDrop<'_> {
+    fn disarm(mut self) {
+        self.cancel = None;
     }
 }
 
-impl Drop for OnTheWay {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(given_up) = self.0.take() {
-            let Underway {
-                cancel,
-                tls,
-                background,
-                ..
-            } = given_up;
-            background.spawn(async move {
+        if let Some(cancel) = self.cancel.take() {
+            let tls = self.tls.clone();
+            self.background.spawn(async move {
                 let _ = timeout(CANCEL, cancel.cancel_query(tls)).await;
             });
         }
@@ -460,18 +442,6 @@ fn array(items: &[Value]) -> String {
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{escaped}\"")
-}
-
-/// Formats an error with all of its causes.
-fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use super::sqlite::{self, Sqlite};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::limit::SectionHits;
 use crate::net::Background;
-use crate::protocol::ToolAnnotations;
 use crate::source::argument::{fill_in, input_schema, tree, with_integers};
 use crate::source::builtin::{Toolset, ToolsetContext, ToolsetError};
 use crate::source::limits::GRACE;
@@ -291,12 +290,10 @@ fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wr
     }
     let schema = input_schema(&query.arguments, None)
         .map_err(|problem| ("", format!("has a mistake: {problem}")))?;
-    let mut hints = ToolAnnotations::default();
-    hints.read_only_hint = Some(!query.write);
-    hints.open_world_hint = Some(false);
     let mut definition = Definition::new(&query.name)
         .input_schema(schema.clone())
-        .annotations(hints);
+        .read_only(!query.write)
+        .open_world(false);
     if let Some(title) = &query.title {
         definition = definition.title(title);
     }
@@ -354,16 +351,14 @@ impl SqlTool {
             schema["required"] = required.into();
         }
         schema["additionalProperties"] = false.into();
-        let mut hints = ToolAnnotations::default();
-        hints.read_only_hint = Some(true);
-        hints.destructive_hint = Some(false);
-        hints.idempotent_hint = Some(true);
-        hints.open_world_hint = Some(false);
         Self {
             definition: definition
                 .input_schema(schema.clone())
                 .output_schema(rows_schema())
-                .annotations(hints),
+                .read_only(true)
+                .destructive(false)
+                .idempotent(true)
+                .open_world(false),
             asks: Arc::new(Asks {
                 databases,
                 what,
@@ -438,13 +433,8 @@ impl Asks {
             What::Named { statement, kind } => (Arc::clone(statement), *kind),
             What::Free { bytes_max, hits } => {
                 let text = arguments.get("query").and_then(Value::as_str);
-                if text.is_some_and(|text| *bytes_max < text.len()) {
-                    hits.count("query_bytes");
-                }
-                (
-                    Arc::new(free(text.unwrap_or_default(), *bytes_max)?),
-                    Kind::Free,
-                )
+                let statement = free(text.unwrap_or_default(), *bytes_max, hits)?;
+                (Arc::new(statement), Kind::Free)
             }
         };
         let values = statement
@@ -461,8 +451,9 @@ impl Asks {
 }
 
 /// Prepares a model's query. Text that looks like a placeholder is left to the database, which gets no values for it.
-fn free(text: &str, bytes_max: usize) -> Result<Statement, SqlError> {
+fn free(text: &str, bytes_max: usize, hits: &SectionHits) -> Result<Statement, SqlError> {
     if bytes_max < text.len() {
+        hits.count("query_bytes");
         let problem = format!("the query has more than {bytes_max} bytes; ask in fewer words");
         return Err(SqlError::Refused(problem));
     }

@@ -502,6 +502,62 @@ fn a_linked_working_tree_is_one_as_long_as_it_is_in_the_configured_folders() {
 }
 
 #[test]
+fn the_branch_of_a_bare_repository_is_in_none_of_its_working_trees() {
+    let ours = Git::new();
+    let at = &ours.repository;
+    let Some(_) = git(at, &["version"]) else {
+        return;
+    };
+    ours.write("a", "a\n");
+    ours.commit("first");
+    git(at, &["clone", "--quiet", "--bare", ".", "../bare.git"]);
+    let bare = at.with_file_name("bare.git");
+    git(
+        &bare,
+        &["worktree", "add", "--quiet", "-b", "other", "../tree"],
+    );
+    let tree = at.with_file_name("tree");
+    let said = ours.call(
+        "git_checkout",
+        json!({"repo_path": tree, "branch_name": "main"}),
+    );
+    assert_eq!(said, "Switched to branch 'main'");
+}
+
+#[test]
+fn folders_in_an_index_are_nested_only_so_far() {
+    let ours = Git::new();
+    ours.write("a", "a\n");
+    ours.commit("first");
+    let head = &b"DIRC\0\0\0\x02"[..];
+    let checksum = &[0; 20][..];
+    // No entries, but a part with nested folders.
+    let part = b"a\0-1 1\n".repeat(200_000);
+    let size = u32::try_from(part.len()).expect("short").to_be_bytes();
+    let index = [head, &[0; 4], b"TREE", &size, &part, checksum].concat();
+    fs::write(ours.git_dir("index"), index).expect("written");
+    for (tool, arguments) in [
+        ("git_status", json!({})),
+        ("git_show", json!({"revision": ":a"})),
+    ] {
+        let problem = ours.refused(tool, arguments);
+        assert!(problem.contains("too deep"), "{tool}: {problem}");
+    }
+    // An empty file with a long path.
+    let mut entry = [0; 62];
+    entry[24..28].copy_from_slice(&0o100_644_u32.to_be_bytes());
+    let id = gix::ObjectId::empty_blob(gix::hash::Kind::Sha1);
+    entry[40..60].copy_from_slice(id.as_slice());
+    entry[60..].copy_from_slice(&0xfff_u16.to_be_bytes());
+    let mut entry = [&entry[..], &b"a/".repeat(200_000), b"a"].concat();
+    entry.resize(entry.len() + 8 - entry.len() % 8, 0);
+    let index = [head, &[0, 0, 0, 1], &entry, checksum].concat();
+    fs::write(ours.git_dir("index"), index).expect("written");
+    let problem = ours.refused("git_commit", json!({"message": "second"}));
+    assert!(problem.contains("invalid path"), "{problem}");
+}
+
+#[test]
 fn pipes_in_place_of_files_with_rules_are_not_read() {
     let ours = Git::new();
     ours.write("d/file", "1\n");

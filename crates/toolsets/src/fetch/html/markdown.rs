@@ -158,7 +158,7 @@ impl Markdown {
     }
 
     pub(super) fn rule(&mut self) {
-        if self.preformatted.is_none() && self.flat == 0 {
+        if self.takes_blocks() {
             self.block(2);
             self.begin_word();
             self.push("---");
@@ -306,13 +306,22 @@ impl Markdown {
     }
 
     fn is_open(&self, tag: Tag) -> bool {
-        let same = |other: Tag| other == tag || matches!((other, tag), (Tag::H(_), Tag::H(_)));
-        self.open.iter().any(|open| same(open.tag))
+        self.open.iter().any(|open| ends(open.tag, tag))
+    }
+
+    /// Returns true if blocks can begin here, and not only text.
+    fn takes_blocks(&self) -> bool {
+        self.flat == 0 && self.preformatted.is_none()
     }
 
     fn has_room(&self) -> bool {
-        self.flat == 0 && self.preformatted.is_none() && self.levels.len() < LEVELS_MAX
+        self.takes_blocks() && self.levels.len() < LEVELS_MAX
     }
+}
+
+/// Returns true if the end tag of an element also ends another one. Authors mix up the levels of headings.
+fn ends(other: Tag, tag: Tag) -> bool {
+    other == tag || matches!((other, tag), (Tag::H(_), Tag::H(_)))
 }
 
 /// Returns true if an open element blocks the end tag of another one.

@@ -1,7 +1,5 @@
 //! The encoding that a page declares for itself.
 
-use std::borrow::Cow;
-
 use super::tag::Tag;
 use super::token::{Attributes, Token, Tokens};
 
@@ -20,22 +18,15 @@ pub(in super::super) fn charset(start: &str) -> Option<String> {
 }
 
 fn declared(attributes: Attributes<'_>) -> Option<String> {
-    let (mut charset, mut equivalent, mut content) = (None, None, None);
-    attributes.each(|name, value| {
-        let first = match &*name.to_ascii_lowercase() {
-            "charset" => &mut charset,
-            "http-equiv" => &mut equivalent,
-            "content" => &mut content,
-            _ => return,
-        };
-        first.get_or_insert(value);
-    });
-    let is_type = |value: Cow<'_, str>| value.trim().eq_ignore_ascii_case("content-type");
-    match charset {
-        Some(label) => Some(label.trim().to_owned()),
-        None if equivalent.is_some_and(is_type) => parameter(&content?),
-        None => None,
+    if let Some(label) = attributes.get("charset") {
+        return Some(label.trim().to_owned());
     }
+    let equivalent = attributes.get("http-equiv")?;
+    let is_type = equivalent.trim().eq_ignore_ascii_case("content-type");
+    if !is_type {
+        return None;
+    }
+    parameter(&attributes.get("content")?)
 }
 
 /// Returns the charset of a content type, which may have spaces around its equals sign.

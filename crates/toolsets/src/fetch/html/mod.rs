@@ -142,37 +142,16 @@ impl Reader {
             Some(main) if main.tag == tag && main.end.is_none() => main.depth += 1,
             _ => {}
         }
+        let value = |name| attributes.get(name).unwrap_or_default();
         match tag {
-            Tag::A | Tag::Img | Tag::Ol | Tag::Code | Tag::Pre => {
-                let (mut target, mut alt, mut number, mut language) = (None, None, None, None);
-                attributes.each(|name, value| {
-                    let is = |other: &str| name.eq_ignore_ascii_case(other);
-                    let first = match tag {
-                        Tag::A if is("href") => &mut target,
-                        Tag::Img if is("src") => &mut target,
-                        Tag::Img if is("alt") => &mut alt,
-                        Tag::Ol if is("start") => &mut number,
-                        Tag::Code | Tag::Pre if is("class") => &mut language,
-                        _ => return,
-                    };
-                    first.get_or_insert(value);
-                });
-                match tag {
-                    Tag::A => self.markdown.link(target.as_deref().unwrap_or_default()),
-                    Tag::Img => self.markdown.image(
-                        alt.as_deref().unwrap_or_default(),
-                        target.as_deref().unwrap_or_default(),
-                    ),
-                    Tag::Ol => {
-                        let number = number.and_then(|number| number.trim().parse().ok());
-                        self.markdown.list(Some(number.unwrap_or(1)));
-                    }
-                    Tag::Code => self.markdown.code(language.as_deref().unwrap_or_default()),
-                    _ => self
-                        .markdown
-                        .preformatted(language.as_deref().unwrap_or_default()),
-                }
+            Tag::A => self.markdown.link(&value("href")),
+            Tag::Img => self.markdown.image(&value("alt"), &value("src")),
+            Tag::Ol => {
+                let number = value("start").trim().parse().unwrap_or(1);
+                self.markdown.list(Some(number));
             }
+            Tag::Code => self.markdown.code(&value("class")),
+            Tag::Pre => self.markdown.preformatted(&value("class")),
             Tag::B => self.markdown.mark(tag, "**"),
             Tag::Em => self.markdown.mark(tag, "*"),
             Tag::Del => self.markdown.mark(tag, "~~"),

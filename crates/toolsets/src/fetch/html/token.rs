@@ -169,8 +169,18 @@ fn end_of_tag(bytes: &[u8]) -> Option<usize> {
 }
 
 impl<'p> Attributes<'p> {
-    /// Calls a function for each attribute, with its value if it has one. Callers use the first of two attributes
-    /// with one name.
+    /// Returns the value of an attribute, the first one of two with its name.
+    pub(super) fn get(self, name: &str) -> Option<Cow<'p, str>> {
+        let mut found = None;
+        self.each(|other, value| {
+            if found.is_none() && other.eq_ignore_ascii_case(name) {
+                found = Some(value);
+            }
+        });
+        found
+    }
+
+    /// Calls a function for each attribute, with its value if it has one.
     pub(super) fn each(self, mut show: impl FnMut(&'p str, Cow<'p, str>)) {
         let mut rest = self.0;
         loop {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::super::edit::OneEdit;
 use crate::catalog::{IntoOutput, Output, ToolError};
 use crate::protocol::Content;
 
@@ -40,17 +41,6 @@ pub(super) struct Write {
     pub(super) path: String,
     /// The whole new content.
     pub(super) content: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct OneEdit {
-    /// The existing text, which can span lines.
-    #[serde(rename = "oldText")]
-    pub(super) old_text: String,
-    /// The replacement text.
-    #[serde(rename = "newText")]
-    pub(super) new_text: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

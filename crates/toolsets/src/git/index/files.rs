@@ -4,14 +4,18 @@ use std::io::{self, Read};
 
 use gix::ObjectId;
 use gix::bstr::BStr;
-use gix::index::entry::Stat;
 
 use super::super::convert::{Converter, Purpose};
 use super::super::repository::{OpenRepository, ResultContext};
 use super::super::tree::{Mode, Version};
-use super::super::worktree::{FileKind, Worktree};
-use super::{Index, IndexEntry, Piece};
+use super::super::worktree::{Content, FileKind, Worktree};
+use super::{Index, IndexEntry};
 use crate::catalog::ToolError;
+
+enum Piece {
+    Whole(Content),
+    TooLarge,
+}
 
 /// Files of the working tree in the form in which they would be added.
 pub(in super::super) struct Files<'a> {
@@ -73,9 +77,9 @@ impl<'a> Files<'a> {
         }
         match self.read(path, Purpose::Compare)? {
             None => Ok(None),
-            Some(Piece::Whole { bytes, .. }) => {
+            Some(Piece::Whole(content)) => {
                 let hash = self.place.repository.object_hash();
-                let id = gix::objs::compute_hash(hash, gix::objs::Kind::Blob, &bytes);
+                let id = gix::objs::compute_hash(hash, gix::objs::Kind::Blob, &content.bytes);
                 let id = id.doing("compute an id")?;
                 Ok(Some(Version { mode, id }))
             }
@@ -91,12 +95,13 @@ impl<'a> Files<'a> {
         &mut self,
         path: &BStr,
         staged: Option<&IndexEntry>,
-    ) -> Result<Option<(Mode, Stat, Vec<u8>)>, ToolError> {
+    ) -> Result<Option<Content>, ToolError> {
         match self.read(path, Purpose::Store)? {
             None => Ok(None),
-            Some(Piece::Whole { mode, stat, bytes }) => {
-                Ok(Some((self.mode(mode, staged), stat, bytes)))
-            }
+            Some(Piece::Whole(content)) => Ok(Some(Content {
+                mode: self.mode(content.mode, staged),
+                ..content
+            })),
             Some(Piece::TooLarge) => Err(ToolError::new(format!(
                 "the file '{path}' has more than {} bytes, which is more than is read",
                 self.place.limits().file_bytes
@@ -111,12 +116,12 @@ impl<'a> Files<'a> {
     ) -> Result<Option<Vec<u8>>, ToolError> {
         match self.read(path, Purpose::Compare)? {
             None => Ok(Some(Vec::new())),
-            Some(Piece::Whole { bytes, .. }) => Ok(Some(bytes)),
+            Some(Piece::Whole(content)) => Ok(Some(content.bytes)),
             Some(Piece::TooLarge) => Ok(None),
         }
     }
 
-    pub(super) fn mode(&self, mode: Mode, staged: Option<&IndexEntry>) -> Mode {
+    fn mode(&self, mode: Mode, staged: Option<&IndexEntry>) -> Mode {
         match staged {
             Some(staged) if !self.has_modes && mode.is_alike(staged.version.mode) => {
                 staged.version.mode
@@ -127,7 +132,7 @@ impl<'a> Files<'a> {
     }
 
     fn read(&mut self, path: &BStr, purpose: Purpose) -> Result<Option<Piece>, ToolError> {
-        let content = match self.worktree.read(path, self.place.limits().file_bytes) {
+        let mut content = match self.worktree.read(path, self.place.limits().file_bytes) {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
@@ -138,15 +143,12 @@ impl<'a> Files<'a> {
                 return Err(error).doing(&format!("read the file '{path}'"));
             }
         };
-        let (mode, stat) = (content.mode, content.stat);
-        if mode == Mode::Link {
-            let bytes = content.bytes;
-            return Ok(Some(Piece::Whole { mode, stat, bytes }));
+        if content.mode != Mode::Link {
+            content.bytes =
+                self.converter
+                    .stored_form(path, content.bytes, &self.index.file, purpose)?;
         }
-        let bytes = self
-            .converter
-            .stored_form(path, content.bytes, &self.index.file, purpose)?;
-        Ok(Some(Piece::Whole { mode, stat, bytes }))
+        Ok(Some(Piece::Whole(content)))
     }
 
     /// Returns the ID of a file that is too large for memory, without conversions.

@@ -1,7 +1,8 @@
 //! Block elements: headings, quotes, lists, tables and code.
 
 use super::super::tag::Tag;
-use super::{Kind, Level, Markdown, OPEN_MAX, Open, Preformatted, bars, language};
+use super::{Kind, Level, Markdown, OPEN_MAX, Open, Preformatted, bars, ends, language};
+use crate::text::fence;
 
 impl Markdown {
     pub(in super::super) fn heading(&mut self, level: u8) {
@@ -9,7 +10,7 @@ impl Markdown {
             self.end(Tag::H(level));
         }
         self.block(2);
-        let is_own = self.flat == 0 && self.preformatted.is_none();
+        let is_own = self.takes_blocks();
         let kind = if is_own {
             Kind::Heading(level)
         } else {
@@ -31,15 +32,12 @@ impl Markdown {
     pub(in super::super) fn list(&mut self, number: Option<u64>) {
         self.block(self.lines_around_list());
         let tag = if number.is_some() { Tag::Ol } else { Tag::Ul };
-        let is_own = self.flat == 0 && self.preformatted.is_none();
-        self.begin(
-            tag,
-            if is_own {
-                Kind::List(number)
-            } else {
-                Kind::Nothing
-            },
-        );
+        let kind = if self.takes_blocks() {
+            Kind::List(number)
+        } else {
+            Kind::Nothing
+        };
+        self.begin(tag, kind);
     }
 
     pub(in super::super) fn item(&mut self) {
@@ -75,8 +73,7 @@ impl Markdown {
 
     pub(in super::super) fn table(&mut self) {
         self.block(2);
-        let is_own = self.flat == 0 && self.preformatted.is_none() && !self.is_open(Tag::Table);
-        let kind = if is_own {
+        let kind = if self.takes_blocks() && !self.is_open(Tag::Table) {
             Kind::Table { rows: 0 }
         } else {
             Kind::Nothing
@@ -91,7 +88,7 @@ impl Markdown {
         }
         self.end(Tag::Tr);
         self.block(1);
-        if self.flat > 0 || self.preformatted.is_some() {
+        if !self.takes_blocks() {
             return;
         }
         let mut tables = self.open.iter_mut().rev().map(|open| &mut open.kind);
@@ -119,7 +116,7 @@ impl Markdown {
         if !self.is_open(Tag::Tr) {
             self.row();
         }
-        let is_own = self.flat == 0 && self.preformatted.is_none();
+        let is_own = self.takes_blocks();
         let row = self.open.last_mut().map(|open| &mut open.kind);
         let Some(Kind::Row { cells, .. }) = row.filter(|_| is_own) else {
             self.block(1);
@@ -138,7 +135,7 @@ impl Markdown {
 
     pub(in super::super) fn preformatted(&mut self, class: &str) {
         self.block(2);
-        if self.flat > 0 || self.preformatted.is_some() {
+        if !self.takes_blocks() {
             self.begin(Tag::Pre, Kind::Nothing);
         } else if self.begin(Tag::Pre, Kind::Preformatted) {
             self.preformatted = Some(Preformatted {
@@ -151,10 +148,9 @@ impl Markdown {
     /// Closes an element and everything open in it. Does nothing if the element is not open, or if another open
     /// element blocks its end tag.
     pub(in super::super) fn end(&mut self, tag: Tag) {
-        let same = |other: Tag| other == tag || matches!((other, tag), (Tag::H(_), Tag::H(_)));
         let inner = self.open.iter().rev();
-        let mut inner = inner.take_while(|open| same(open.tag) || !bars(open.tag, tag));
-        let Some(within) = inner.position(|open| same(open.tag)) else {
+        let mut inner = inner.take_while(|open| ends(open.tag, tag) || !bars(open.tag, tag));
+        let Some(within) = inner.position(|open| ends(open.tag, tag)) else {
             return;
         };
         for _ in 0..=within {
@@ -239,13 +235,7 @@ impl Markdown {
         if text.is_empty() {
             return;
         }
-        // The fence is longer than any run of backticks in the text.
-        let (mut longest, mut run) = (0, 0);
-        for byte in text.bytes() {
-            run = if byte == b'`' { run + 1 } else { 0 };
-            longest = run.max(longest);
-        }
-        let fence = "`".repeat((longest + 1).max(3));
+        let fence = fence(text);
         self.begin_word();
         self.push(&fence);
         self.push(&preformatted.language);
