@@ -55,6 +55,19 @@ async fn eli_08_what_a_scheme_was_given_is_taken_out_of_answers() {
     }
 }
 
+#[test]
+fn a_secret_that_no_header_can_hold_is_refused_in_a_cookie_too() {
+    for place in ["header", "cookie"] {
+        let mut document = with_responses(&[("a", json!({}))]);
+        document["security"] = json!([{"key": []}]);
+        let scheme = json!({"type": "apiKey", "in": place, "name": "x-key"});
+        document["components"] = json!({"securitySchemes": {"key": scheme}});
+        let collector = import_with(document, json!({"credentials": {"key": "sch\u{f6}n"}}));
+        let problem = &refusals(&collector)[0];
+        assert!(problem.contains("no header can hold"), "{place}: {problem}");
+    }
+}
+
 #[tokio::test]
 async fn sec_12_the_query_of_a_documents_url_is_not_told() {
     let (server, _) = serve(|request| {
