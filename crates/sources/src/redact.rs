@@ -116,7 +116,9 @@ fn all_forms<'s>(secrets: impl IntoIterator<Item = Cow<'s, str>>) -> impl Iterat
 /// Returns the encodings in which a secret can appear, longest first.
 fn forms(secret: &str) -> Vec<String> {
     let json = serde_json::to_string(secret).unwrap_or_default();
-    let json = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
+    let json = json
+        .get(1..json.len().saturating_sub(1))
+        .unwrap_or_default();
     let mut forms = vec![
         utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string(),
         byte_serialize(secret.as_bytes()).collect(),
