@@ -10,7 +10,7 @@ use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
 use super::schema::TEXT_CHARACTERS;
 use super::text::text;
 use crate::source::response::{essence, is_json};
-use crate::source::template::plain;
+pub(super) use crate::source::template::plain as text_of;
 
 /// Encoding of the body.
 #[derive(Debug)]
@@ -249,10 +249,6 @@ impl Form {
             }
         }
     }
-}
-
-pub(super) fn text_of(value: &Value) -> Result<String, String> {
-    plain(value)
 }
 
 /// Encodes nested objects in the common bracket notation: `a[b][c]=1`.
