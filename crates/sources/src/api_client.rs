@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use url::Url;
@@ -407,11 +407,6 @@ fn end_of(sent: &Result<FetchedResponse, FetchError>) -> SpanEnd {
             ..SpanEnd::default()
         },
     }
-}
-
-/// Returns true if the method is safe (GET, HEAD, OPTIONS or TRACE), so that its requests can be retried.
-pub(super) fn is_safe(method: &Method) -> bool {
-    method.is_safe()
 }
 
 /// Health of the other server as shown by one request, for the operator.

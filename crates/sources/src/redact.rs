@@ -116,7 +116,9 @@ fn all_forms<'s>(secrets: impl IntoIterator<Item = Cow<'s, str>>) -> impl Iterat
 /// Returns the encodings in which a secret can appear, longest first.
 fn forms(secret: &str) -> Vec<String> {
     let json = serde_json::to_string(secret).unwrap_or_default();
-    let json = json.trim_matches('"');
+    let json = json
+        .get(1..json.len().saturating_sub(1))
+        .unwrap_or_default();
     let mut forms = vec![
         utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string(),
         byte_serialize(secret.as_bytes()).collect(),
@@ -187,6 +189,8 @@ mod tests {
             assert!(forms.iter().any(|f| f == form), "{form} of {forms:?}");
         }
         assert_eq!(super::forms("abcdefgh"), ["abcdefgh"]);
+        let quoted = super::forms("\"abcdef\"");
+        assert!(quoted.contains(&r#"\"abcdef\""#.to_owned()), "{quoted:?}");
     }
 
     fn sensitive(text: &'static str) -> HeaderValue {

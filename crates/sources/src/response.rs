@@ -41,11 +41,10 @@ pub(super) fn is_xml(media_type: &str) -> bool {
 pub(super) fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/")
         || is_json(media_type)
-        || media_type.ends_with("+xml")
+        || is_xml(media_type)
         || matches!(
             media_type,
-            "" | "application/xml"
-                | "application/yaml"
+            "" | "application/yaml"
                 | "application/x-yaml"
                 | "application/javascript"
                 | "application/x-ndjson"

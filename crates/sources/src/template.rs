@@ -157,14 +157,19 @@ impl Template {
 
     /// Returns true if a name that it uses has no value.
     pub(super) fn lacks_a_value(&self, context: &Value) -> bool {
-        let Ok(parsed) = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source)
-        else {
-            return false;
-        };
-        parsed.undeclared_variables(false).iter().any(|name| {
+        self.names(false).iter().any(|name| {
             let value = context.get_attr(name).unwrap_or_default();
             (value.is_undefined() || value.is_none()) && !is_global(name)
         })
+    }
+
+    /// Returns the sorted names that it uses; with `nested`, those of members in whole, as `caller.name`.
+    fn names(&self, nested: bool) -> Vec<String> {
+        let parsed = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source);
+        let names = parsed.map(|parsed| parsed.undeclared_variables(nested));
+        let mut names: Vec<String> = names.unwrap_or_default().into_iter().collect();
+        names.sort_unstable();
+        names
     }
 
     fn environment(&self) -> &'static Environment<'static> {
@@ -221,12 +226,7 @@ impl Template {
 
     /// Returns the name of a value that the template uses and that does not exist.
     fn missing(&self, context: &Value) -> Option<String> {
-        let parsed = ENVIRONMENT
-            .template_from_named_str(self.place.name(), &self.source)
-            .ok()?;
-        let mut used: Vec<String> = parsed.undeclared_variables(true).into_iter().collect();
-        used.sort_unstable();
-        used.into_iter().find(|path| {
+        self.names(true).into_iter().find(|path| {
             let mut parts = path.split('.');
             let first = parts.next().unwrap_or_default();
             let value = context.get_attr(first).unwrap_or_default();
@@ -281,8 +281,6 @@ impl Template {
     /// Names the facts that are missing. The rest of the template is not for the caller to know.
     #[cold]
     fn missing_fact(&self, context: &Value) -> TemplateError {
-        let parsed = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source);
-        let used = parsed.map(|parsed| parsed.undeclared_variables(true));
         let is_missing = |name: &String| {
             let known = |value: Value, part: &str| {
                 let value = value.get_attr(part).ok()?;
@@ -291,9 +289,7 @@ impl Template {
             name.starts_with("caller.")
                 && name.split('.').try_fold(context.clone(), known).is_none()
         };
-        let used = used.unwrap_or_default().into_iter();
-        let mut names: Vec<String> = used.filter(is_missing).collect();
-        names.sort();
+        let names: Vec<String> = self.names(true).into_iter().filter(is_missing).collect();
         TemplateError::MissingFact(match names.is_empty() {
             true => "a fact that it needs".to_owned(),
             false => names.join(", "),

@@ -17,7 +17,7 @@ pub use config::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, Response
 use self::answer::{Pages, Response, check_response_of_pages};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
-use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions, is_safe};
+use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions};
 use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
@@ -152,7 +152,7 @@ impl HttpTool {
             check_response_of_pages(&config.response)?;
         }
         let method = request.method().clone();
-        let read_only = config.read_only.unwrap_or_else(|| is_safe(&method));
+        let read_only = config.read_only.unwrap_or_else(|| method.is_safe());
         let repeatable = read_only || config.idempotent == Some(true);
         let mut definition = Definition::new(format!("{prefix}{}", config.name))
             .input_schema(schema.clone())
@@ -211,14 +211,12 @@ fn annotations(config: &HttpToolConfig, method: &Method) -> ToolAnnotations {
 
 pub(super) fn annotations_of(method: &Method) -> ToolAnnotations {
     let destructive = matches!(*method, Method::DELETE | Method::PUT | Method::PATCH);
-    {
-        let mut hints = ToolAnnotations::default();
-        hints.read_only_hint = Some(method.is_safe());
-        hints.destructive_hint = Some(destructive);
-        hints.idempotent_hint = Some(method.is_idempotent());
-        hints.open_world_hint = Some(true);
-        hints
-    }
+    let mut hints = ToolAnnotations::default();
+    hints.read_only_hint = Some(method.is_safe());
+    hints.destructive_hint = Some(destructive);
+    hints.idempotent_hint = Some(method.is_idempotent());
+    hints.open_world_hint = Some(true);
+    hints
 }
 
 impl Tool for HttpTool {

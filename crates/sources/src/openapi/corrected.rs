@@ -6,6 +6,18 @@ use serde_json::{Map, Number, Value, json};
 
 use super::document::Version;
 
+/// Keywords that hold one schema.
+pub(super) const ONE: [&str; 9] = [
+    "items",
+    "not",
+    "additionalProperties",
+    "contains",
+    "propertyNames",
+    "if",
+    "then",
+    "else",
+    "unevaluatedProperties",
+];
 /// Keywords whose values are numbers.
 const NUMBERS: [&str; 13] = [
     "minLength",
@@ -141,15 +153,7 @@ fn is_valid(keyword: &str, value: &Value) -> bool {
         "enum" | "required" => value.is_array(),
         "uniqueItems" => value.is_boolean(),
         "dependentRequired" => value.is_object(),
-        "items"
-        | "not"
-        | "additionalProperties"
-        | "contains"
-        | "propertyNames"
-        | "if"
-        | "then"
-        | "else"
-        | "unevaluatedProperties" => value.is_object() || value.is_boolean(),
+        keyword if ONE.contains(&keyword) => value.is_object() || value.is_boolean(),
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
         "multipleOf" => value.as_f64().is_some_and(|number| 0.0 < number),
         keyword if NUMBERS.contains(&keyword) => value

@@ -9,7 +9,8 @@ use super::document::Document;
 use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
 use super::schema::TEXT_CHARACTERS;
 use super::text::text;
-use crate::source::template::plain;
+use crate::source::response::{essence, is_json};
+pub(super) use crate::source::template::plain as text_of;
 
 /// Encoding of the body.
 #[derive(Debug)]
@@ -250,10 +251,6 @@ impl Form {
     }
 }
 
-pub(super) fn text_of(value: &Value) -> Result<String, String> {
-    plain(value)
-}
-
 /// Encodes nested objects in the common bracket notation: `a[b][c]=1`.
 pub(super) fn deep(
     name: &str,
@@ -283,7 +280,7 @@ fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String
         let field = fields.iter().find(|field| field.name == *name);
         let is_json = field
             .and_then(|field| field.content_type.as_deref())
-            .is_some_and(crate::source::response::is_json);
+            .is_some_and(|kind| is_json(&essence(kind)));
         match (value, field.map_or(Lists::Repeated, |field| field.lists)) {
             (Value::Null, _) => {}
             (value, _) if is_json => pairs.push((name.clone(), plain(&value.to_string()))),

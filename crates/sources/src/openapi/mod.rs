@@ -34,7 +34,7 @@ use self::request::RequestMapping;
 use self::security::Proofs;
 use self::supplied::SuppliedParameters;
 use self::text::text;
-use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions, is_safe};
+use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions};
 use super::argument;
 use super::builder::SourceBuilder;
 use super::credentials::AuthConfig;
@@ -253,16 +253,16 @@ impl<'a> Import<'a> {
 
     fn name(&self, prefix: &str, operation: &Value, place: &str) -> String {
         let renamed = self.renamings(operation, place);
-        if let Some(name) = renamed.first().and_then(|key| self.config.rename.get(*key)) {
-            return shortened(&format!("{prefix}{name}"), self.config.name_characters);
-        }
-        let id = text(operation, "operationId");
-        let name = match sanitized(id) {
-            name if name.is_empty() => {
-                let (method, path) = place.split_once(' ').unwrap_or_default();
-                sanitized(&format!("{} {path}", method.to_lowercase()))
-            }
-            name => name,
+        let renamed = renamed.first().and_then(|key| self.config.rename.get(*key));
+        let name = match renamed {
+            Some(name) => name.clone(),
+            None => match sanitized(text(operation, "operationId")) {
+                name if name.is_empty() => {
+                    let (method, path) = place.split_once(' ').unwrap_or_default();
+                    sanitized(&format!("{} {path}", method.to_lowercase()))
+                }
+                name => name,
+            },
         };
         shortened(&format!("{prefix}{name}"), self.config.name_characters)
     }
@@ -339,7 +339,7 @@ impl<'a> Import<'a> {
         let tool = OperationTool {
             definition,
             plan: Arc::new(Plan {
-                repeatable: is_safe(&method),
+                repeatable: method.is_safe(),
                 shape: parts.shape,
                 base,
                 client: self.client.clone(),

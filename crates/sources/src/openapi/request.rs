@@ -280,26 +280,8 @@ fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
     if parameter.style == Style::Json {
         return path_segment(&value.to_string());
     }
-    let segment = |value: &Value| path_segment(&text_of(value)?);
-    let (parts, explode) = match value {
-        Value::Array(items) => {
-            let parts: Result<Vec<String>, String> = items.iter().map(segment).collect();
-            (parts?, parameter.style.explodes())
-        }
-        Value::Object(members) => {
-            let mut parts = Vec::new();
-            for (name, value) in members {
-                let (name, value) = (path_segment(name)?, segment(value)?);
-                if parameter.style.explodes() {
-                    parts.push(format!("{name}={value}"));
-                } else {
-                    parts.extend([name, value]);
-                }
-            }
-            (parts, parameter.style.explodes())
-        }
-        value => (vec![segment(value)?], false),
-    };
+    let explode = parameter.style.explodes();
+    let parts = parts_of(value, explode, |text| path_segment(&text))?;
     if parts.is_empty() {
         return Err("a value in a path is empty".to_owned());
     }
@@ -339,10 +321,6 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
             .iter()
             .map(|item| Ok(Pair::new(format!("{name}[]"), text_of(item)?)))
             .collect(),
-        (Value::Array(items), _) => {
-            let parts = items.iter().map(text_of);
-            Ok(list(parts.collect::<Result<_, _>>()?))
-        }
         (Value::Object(members), Style::DeepObject) => {
             let mut pairs = Vec::new();
             for (member, value) in members {
@@ -355,37 +333,39 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
             .iter()
             .map(|(member, value)| Ok(Pair::new(member, text_of(value)?)))
             .collect(),
-        (Value::Object(members), _) => {
-            let mut parts = Vec::new();
-            for (member, value) in members {
-                parts.push(member.clone());
-                parts.push(text_of(value)?);
-            }
-            Ok(list(parts))
-        }
+        (Value::Array(_) | Value::Object(_), _) => Ok(list(parts_of(value, false, Ok)?)),
         (value, _) => Ok(vec![Pair::new(name, text_of(value)?)]),
     }
 }
 
 fn in_header(value: &Value, style: Style) -> Result<String, String> {
-    match (value, style) {
-        (value, Style::Json) => Ok(value.to_string()),
-        (Value::Array(items), _) => Ok(items
-            .iter()
-            .map(text_of)
-            .collect::<Result<Vec<_>, _>>()?
-            .join(",")),
-        (Value::Object(members), style) => {
-            let between = if style == (Style::Simple { explode: true }) {
-                "="
-            } else {
-                ","
-            };
-            let parts = members
-                .iter()
-                .map(|(name, value)| Ok(format!("{name}{between}{}", text_of(value)?)));
-            Ok(parts.collect::<Result<Vec<_>, String>>()?.join(","))
+    match style {
+        Style::Json => Ok(value.to_string()),
+        style => Ok(parts_of(value, style.explodes(), Ok)?.join(",")),
+    }
+}
+
+/// Returns the encoded elements of a list, names and values of an object, or the only value. With `explode`, each name is
+/// joined with its value.
+fn parts_of(
+    value: &Value,
+    explode: bool,
+    encode: impl Fn(String) -> Result<String, String>,
+) -> Result<Vec<String>, String> {
+    let encoded = |value: &Value| encode(text_of(value)?);
+    match value {
+        Value::Array(items) => items.iter().map(encoded).collect(),
+        Value::Object(members) => {
+            let mut parts = Vec::new();
+            for (name, value) in members {
+                let (name, value) = (encode(name.clone())?, encoded(value)?);
+                match explode {
+                    true => parts.push(format!("{name}={value}")),
+                    false => parts.extend([name, value]),
+                }
+            }
+            Ok(parts)
         }
-        (value, _) => text_of(value),
+        value => Ok(vec![encoded(value)?]),
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::{Map, Value, json};
 
 use super::composition::{Surroundings, allow_additional, is_closed, open};
-use super::corrected::corrected;
+use super::corrected::{ONE, corrected};
 use super::direction::{Direction, required_of, without_absent};
 use super::discriminator::name_types;
 use super::document::{Document, Version};
@@ -48,18 +48,7 @@ pub(super) const TEXT_CHARACTERS: usize = 4000;
 /// Maximum number of characters of the description of a schema that is cut off.
 const CUT_CHARACTERS: usize = 200;
 
-/// Keywords that hold one schema, lists of schemas, and schemas by name.
-const ONE: [&str; 9] = [
-    "items",
-    "not",
-    "additionalProperties",
-    "contains",
-    "propertyNames",
-    "if",
-    "then",
-    "else",
-    "unevaluatedProperties",
-];
+/// Keywords that hold lists of schemas, and schemas by name.
 const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
 /// Keywords whose schemas apply to the same value as the schema that they are in.

@@ -124,9 +124,12 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<CredentialK
         .and_then(|schemes| schemes.get(name))
         .ok_or_else(|| format!("the security scheme {name:?} does not exist"))?;
     let scheme = document.resolve(scheme)?;
+    let held = |text: &str| {
+        HeaderValue::from_str(text)
+            .map_err(|_| "a secret has characters that no header can hold".to_owned())
+    };
     let header = |name: HeaderName, text: String| {
-        let mut value = HeaderValue::from_str(&text)
-            .map_err(|_| "a secret has characters that no header can hold".to_owned())?;
+        let mut value = held(&text)?;
         value.set_sensitive(true);
         Ok(CredentialKind::Header(name, value))
     };
@@ -140,10 +143,11 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<CredentialK
             text(scheme, "name").to_owned(),
             secret.clone(),
         )),
-        ("apiKey", "cookie") => Ok(CredentialKind::Cookie(
-            text(scheme, "name").to_owned(),
-            secret.clone(),
-        )),
+        ("apiKey", "cookie") => {
+            let name = text(scheme, "name").to_owned();
+            held(&format!("{name}={}", secret.expose()))?;
+            Ok(CredentialKind::Cookie(name, secret.clone()))
+        }
         ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("basic") => header(
             AUTHORIZATION,
             format!("Basic {}", STANDARD.encode(secret.expose())),

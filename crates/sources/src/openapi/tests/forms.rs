@@ -105,3 +105,28 @@ async fn a_form_has_the_fields_of_all_its_alternatives() {
     assert!(compiled.check(&json!({"body": {"b": "x"}})).is_ok());
     assert!(compiled.check(&json!({"body": {}})).is_err());
 }
+
+#[tokio::test]
+async fn a_field_of_json_is_json_whatever_the_parameters_of_its_type() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    for kind in ["application/json", "Application/JSON; charset=utf-8"] {
+        let media = json!({
+            "schema": {"type": "object", "properties": {"a": {"type": "object"}}},
+            "encoding": {"a": {"contentType": kind}},
+        });
+        let document = json!({
+            "openapi": "3.1.0",
+            "info": {"title": "t", "version": "1"},
+            "servers": [{"url": format!("http://{server}")}],
+            "paths": {"/a": {"post": {
+                "operationId": "a",
+                "requestBody": {"content": {"application/x-www-form-urlencoded": media}},
+                "responses": {},
+            }}},
+        });
+        let collector = import_with(document, json!({}));
+        let arguments = json!({"body": {"a": {"b": 1}}});
+        let request = request_of(&collector, &seen, "a", arguments).await;
+        assert!(request.ends_with("a=%7B%22b%22%3A1%7D"), "{request}");
+    }
+}

@@ -299,3 +299,146 @@ fn an_error_in_yaml_names_its_place_and_no_function_of_the_parser() {
     );
     assert!(!problem.contains("Options"), "{problem}");
 }
+
+#[tokio::test]
+async fn arguments_go_where_the_document_says() {
+    let (server, seen) = serve(|_| {
+        response(
+            "200 OK\r\ncontent-type: application/json",
+            br#"{"items": []}"#,
+        )
+    })
+    .await;
+    let collector = import_with(
+        petstore("3.0.3", &format!("http://{server}")),
+        json!({"credentials": {"key": "k-1"}}),
+    );
+    let last = || seen.lock().expect("no panic").pop().expect("a request");
+    let arguments = json!({
+        "limit": 5, "tag": ["a b", "c"], "filter": {"age": {"gt": 3}, "x": [1]}, "ids": [1, 2], "session": "s;1", "X-Trace": "t",
+    });
+    let output = call(&collector, "pets_list", arguments)
+        .await
+        .expect("a result");
+    assert_eq!(output.structured.as_deref(), Some(r#"{"items":[]}"#));
+    let request = last();
+    begins(
+        &request,
+        "GET /v2/pets?limit=5&tag=a%20b&tag=c&filter%5Bage%5D%5Bgt%5D=3&filter%5Bx%5D%5B0%5D=1&ids=1,2 HTTP/1.1",
+    );
+    for part in ["cookie: session=s%3b1", "x-trace: t", "x-key: k-1"] {
+        assert!(request.to_lowercase().contains(part), "{request}");
+    }
+    let request = request_of(&collector, &seen, "delete", json!({"petId": "a/b"})).await;
+    assert!(
+        request.starts_with("DELETE /v2/pets/a%2Fb HTTP/1.1") && !request.contains("k-1"),
+        "{request}"
+    );
+    for id in ["..", "../x", "", "x/../../y"]
+        .map(Value::from)
+        .into_iter()
+        .chain([Value::Null])
+    {
+        let reported = call(&collector, "delete", json!({ "petId": id }))
+            .await
+            .expect_err("no path");
+        assert!(reported.starts_with("petId: "), "{id}: {reported}");
+    }
+    call(&collector, "login", json!({"body": {"user": "a&b"}}))
+        .await
+        .expect("a result");
+    assert!(last().ends_with("\r\n\r\nuser=a%26b"));
+    let request = request_of(&collector, &seen, "photo", json!({"petId": "1", "petId_query": 2, "body": {"file": "aGVsbG8=", "note": "n", "meta": {"a": 1}}})).await;
+    begins(&request, "PUT /v2/pets/1?petId=2 ");
+    for part in [
+        "name=\"file\"; filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\nhello\r\n",
+        "name=\"note\"\r\n\r\nn\r\n",
+        "name=\"meta\"\r\nContent-Type: application/json\r\n\r\n{\"a\":1}\r\n",
+    ] {
+        assert!(request.contains(part), "{request}");
+    }
+    assert!(
+        call(
+            &collector,
+            "photo",
+            json!({"petId": "1", "body": {"file": "***"}})
+        )
+        .await
+        .is_err()
+    );
+    call(&collector, "pets_create", json!({"body": {"name": "Rex"}}))
+        .await
+        .expect("a result");
+    assert!(last().ends_with("\r\n\r\n{\"name\":\"Rex\"}"));
+}
+
+#[tokio::test]
+async fn a_response_to_head_is_its_headers() {
+    let (server, _) = serve(|_| {
+        response(
+            "200 OK\r\netag: \"a1\"\r\nset-cookie: session=secret\r\ncontent-length: 12",
+            b"",
+        )
+    })
+    .await;
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "Files", "version": "1"}, "servers": [{"url": format!("http://{server}")}],
+        "paths": {"/file": {"head": {"operationId": "look"}}},
+    });
+    let collector = import_with(document, json!({}));
+    let output = call(&collector, "look", json!({})).await.expect("a result");
+    let OutputContent::Text(text) = output.content else {
+        panic!("a text");
+    };
+    assert!(
+        text.starts_with("200 OK\n") && text.contains("\netag: \"a1\""),
+        "{text}"
+    );
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn lists_in_a_query_have_delimiters_that_are_no_part_of_values() {
+    let (server, seen) = serve(|_| response("200 OK\r\ncontent-type: text/plain", b"")).await;
+    let list = |name: &str, style: &str, more: Value| {
+        let mut parameter = json!({
+            "name": name, "in": "query", "style": style, "explode": false,
+            "schema": {"type": ["array", "object", "string"]},
+        });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            parameter[name] = value.clone();
+        }
+        parameter
+    };
+    let reserved = json!({"allowReserved": true});
+    let mut document = with_responses(&[("all", json!({}))]);
+    document["servers"] = json!([{"url": format!("http://{server}")}]);
+    document["paths"]["/all"]["get"]["parameters"] = json!([
+        list("form", "form", json!({})),
+        list("space", "spaceDelimited", json!({})),
+        list("pipe", "pipeDelimited", json!({})),
+        list("many", "form", json!({"explode": true})),
+        list("free", "form", reserved),
+    ]);
+    let collector = import_with(document, json!({}));
+    for (arguments, query) in [
+        (json!({"form": ["a b", "c,d"]}), "form=a%20b,c%2Cd"),
+        (json!({"form": {"a,b": "c&d"}}), "form=a%2Cb,c%26d"),
+        (json!({"space": ["a", "b+c"]}), "space=a%20b%2Bc"),
+        (json!({"pipe": ["a", "b|c"]}), "pipe=a%7Cb%7Cc"),
+        (json!({"many": ["a", "b,c"]}), "many=a&many=b%2Cc"),
+        (json!({"form": "a,b/c"}), "form=a%2Cb%2Fc"),
+        // Characters that would begin another value, or end the query, are always encoded.
+        (
+            json!({"free": "a:/?@!$'()*,;=b&c#d[e]+f g%2Fh%i"}),
+            "free=a:/?@!$'()*,;=b%26c%23d%5Be%5D%2Bf%20g%2Fh%25i",
+        ),
+        (json!({}), ""),
+    ] {
+        let request = request_of(&collector, &seen, "all", arguments).await;
+        let question = if query.is_empty() { "" } else { "?" };
+        // The apostrophe is always encoded in URLs of this kind (WHATWG URL, special-query percent-encode set).
+        let expected = format!("GET /all{question}{} HTTP", query.replace('\'', "%27"));
+        assert!(request.starts_with(&expected), "{expected}: {request}");
+    }
+}
