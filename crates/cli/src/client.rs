@@ -63,13 +63,8 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
             all.insert("tools".to_owned(), tools.into());
         }
         if has(Kind::Resources, "resources") {
-            all.insert(
-                "resources".to_owned(),
-                client
-                    .list(Method::ResourcesList.as_str(), "resources")
-                    .await?
-                    .into(),
-            );
+            let resources = client.list(Method::ResourcesList.as_str(), "resources");
+            all.insert("resources".to_owned(), resources.await?.into());
             let templates = match client
                 .list(Method::TemplatesList.as_str(), "resourceTemplates")
                 .await
@@ -80,13 +75,8 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
             all.insert("resourceTemplates".to_owned(), templates.into());
         }
         if has(Kind::Prompts, "prompts") {
-            all.insert(
-                "prompts".to_owned(),
-                client
-                    .list(Method::PromptsList.as_str(), "prompts")
-                    .await?
-                    .into(),
-            );
+            let prompts = client.list(Method::PromptsList.as_str(), "prompts");
+            all.insert("prompts".to_owned(), prompts.await?.into());
         }
         let all = Value::Object(all);
         let json = all.to_string();
@@ -122,8 +112,8 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
                     return Err(Stop::Refused(error, None));
                 }
                 Err(ClientError::Rpc(error)) => {
-                    let known = names(client, Method::ToolsList.as_str(), "tools", "name").await;
-                    return Err(Stop::Refused(error, meant(&args.tool, &known)));
+                    let meant = suggestion(client, &args.tool, TOOLS).await;
+                    return Err(Stop::Refused(error, meant));
                 }
                 result => result?,
             };
@@ -135,10 +125,7 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
                     text.contains("unknown tool") || text.contains("not found")
                 });
             let hint = match is_unknown {
-                true => meant(
-                    &args.tool,
-                    &names(client, Method::ToolsList.as_str(), "tools", "name").await,
-                ),
+                true => suggestion(client, &args.tool, TOOLS).await,
                 false => None,
             };
             Ok(PrintedResult {
@@ -157,8 +144,8 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), Failure> {
         let params = Params::new().with("uri", &*args.uri);
         let (result, json) = match ask(client, view, Method::ResourcesRead.as_str(), params).await {
             Err(ClientError::Rpc(error)) => {
-                let known = names(client, Method::ResourcesList.as_str(), "resources", "uri").await;
-                return Err(Stop::Refused(error, meant(&args.uri, &known)));
+                let meant = suggestion(client, &args.uri, RESOURCES).await;
+                return Err(Stop::Refused(error, meant));
             }
             result => result?,
         };
@@ -177,8 +164,8 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
             .with("arguments", arguments);
         let (result, json) = match ask(client, view, Method::PromptsGet.as_str(), params).await {
             Err(ClientError::Rpc(error)) => {
-                let known = names(client, Method::PromptsList.as_str(), "prompts", "name").await;
-                return Err(Stop::Refused(error, meant(&args.prompt, &known)));
+                let meant = suggestion(client, &args.prompt, PROMPTS).await;
+                return Err(Stop::Refused(error, meant));
             }
             result => result?,
         };
@@ -321,16 +308,20 @@ async fn described(client: &Client, tool: &str) -> Value {
     tools.find(|one| one["name"] == tool).unwrap_or_default()
 }
 
-/// Returns the names of listed items, or none if the list fails.
-async fn names(
-    client: &Client,
-    method: &'static str,
-    member: &'static str,
-    name: &str,
-) -> Vec<String> {
-    let listed = client.list(method, member).await.unwrap_or_default();
-    let names = listed.iter().filter_map(|one| one[name].as_str());
-    names.map(str::to_owned).collect()
+/// Method and member of a listing, and the member of an item that names it.
+type Listing = (Method, &'static str, &'static str);
+
+const TOOLS: Listing = (Method::ToolsList, "tools", "name");
+const RESOURCES: Listing = (Method::ResourcesList, "resources", "uri");
+const PROMPTS: Listing = (Method::PromptsList, "prompts", "name");
+
+/// Suggests listed names that are similar to an unlisted one. Suggests nothing if the list fails.
+async fn suggestion(client: &Client, name: &str, listing: Listing) -> Option<String> {
+    let (method, member, key) = listing;
+    let listed = client.list(method.as_str(), member).await;
+    let listed = listed.unwrap_or_default();
+    let known = listed.iter().filter_map(|one| one[key].as_str());
+    meant(name, &known.collect::<Vec<_>>())
 }
 
 /// Returns what a server lists, or nothing if it cannot be reached. For shell completion: nothing is printed or asked.
@@ -350,13 +341,13 @@ pub(super) fn offered(
 }
 
 /// Suggests names that are similar to an unlisted one.
-fn meant(name: &str, known: &[String]) -> Option<String> {
+fn meant(name: &str, known: &[&str]) -> Option<String> {
     /// Maximum number of names in a suggestion.
     const NAMED_MAX: usize = 10;
-    if known.iter().any(|one| one == name) {
+    if known.contains(&name) {
         return None;
     }
-    if let Some(meant) = likeness_of(name, known.iter().map(String::as_str)) {
+    if let Some(meant) = likeness_of(name, known.iter().copied()) {
         return Some(format!("did you mean {}?", clean(meant)));
     }
     (1..=NAMED_MAX)
@@ -462,8 +453,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_there_is_told_with_what_was_meant() {
-        let known: Vec<String> = ["calculate", "echo"].map(str::to_owned).into();
-        let meant = |name| meant(name, &known);
+        let meant = |name| meant(name, &["calculate", "echo"]);
         assert_eq!(meant("calc").as_deref(), Some("did you mean calculate?"));
         assert_eq!(meant("zzz").as_deref(), Some("there is calculate, echo"));
         assert_eq!(meant("echo"), None);

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use longshore_authserver::read_parameters;
 use serde_json::{Value, json};
 
+use super::responses::{allowing, empty};
 use crate::auth::Principal;
 use crate::net::Body;
 use crate::source::{AccountError, Accounts, LoginError};
@@ -51,18 +52,14 @@ async fn respond(accounts: &Accounts, request: &Request<Bytes>) -> Response<Body
                 return refused(StatusCode::BAD_REQUEST, text);
             };
             match accounts.end(caller, source).await {
-                Ok(()) => empty(StatusCode::NO_CONTENT),
+                Ok(()) => uncached(StatusCode::NO_CONTENT),
                 Err(error) => failed(&error),
             }
         }
         _ => {
-            let mut response = refused(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "the path has GET and DELETE",
-            );
-            let methods = HeaderValue::from_static("GET, HEAD, DELETE");
-            response.headers_mut().insert(ALLOW, methods);
-            response
+            let text = "the path has GET and DELETE";
+            let response = refused(StatusCode::METHOD_NOT_ALLOWED, text);
+            allowing("GET, HEAD, DELETE", response)
         }
     }
 }
@@ -84,16 +81,15 @@ fn failed(error: &AccountError) -> Response<Body> {
     refused(status, &error.to_string())
 }
 
-fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
+fn uncached(status: StatusCode) -> Response<Body> {
+    let mut response = empty(status);
     let value = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, value);
     response
 }
 
 fn json(status: StatusCode, value: &Value) -> Response<Body> {
-    let mut response = empty(status);
+    let mut response = uncached(status);
     *response.body_mut() = Body::from(value.to_string());
     let media = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, media);

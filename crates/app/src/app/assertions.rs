@@ -1,9 +1,10 @@
 //! Public keys of the assertions about callers that sources send to their APIs.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response};
 
+use super::responses::allowing;
 use crate::net::Body;
 use crate::source::{ASSERTION_KEYS_PATH, AssertionSigner};
 use crate::transport::http::{PublicPaths, RouteFuture};
@@ -20,7 +21,7 @@ impl PublicPaths for AssertionKeys {
     fn respond(&self, _: &str, request: Request<Bytes>) -> RouteFuture {
         let response = match *request.method() {
             Method::GET | Method::HEAD => keys(self.0.public_keys()),
-            _ => method_not_allowed(),
+            _ => allowing("GET, HEAD", Response::new(Body::empty())),
         };
         Box::pin(std::future::ready(response))
     }
@@ -33,13 +34,5 @@ fn keys(keys: &str) -> Response<Body> {
     headers.insert(CONTENT_TYPE, media);
     let age = HeaderValue::from_static("public, max-age=300");
     headers.insert(CACHE_CONTROL, age);
-    response
-}
-
-fn method_not_allowed() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    let methods = HeaderValue::from_static("GET, HEAD");
-    response.headers_mut().insert(ALLOW, methods);
     response
 }

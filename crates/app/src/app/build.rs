@@ -30,7 +30,7 @@ use super::supervisor::Supervisor;
 use super::warnings::{warn_of_nobody, warn_of_open_secrets};
 use super::{App, methods, upstream_metrics};
 use crate::audit::Audit;
-use crate::auth::{Authentication, Authenticator, EndpointScopes, ServerFacts};
+use crate::auth::{Authentication, Authenticator, EndpointScopes};
 #[cfg(feature = "egress")]
 use crate::config::trust_ca_file;
 use crate::config::{Config, Flags, Loaded, validate_features};
@@ -238,16 +238,9 @@ impl App {
     /// Creates the authentication of callers, at `/mcp` and at the endpoints beside it.
     pub(super) fn authentication(&mut self, config: &Config) -> Result<Authentication, AppError> {
         let endpoints = self.endpoint_requirements(config)?;
-        let place = ServerFacts {
-            endpoints: &endpoints,
-            name: config.server.title.as_ref().unwrap_or(&config.server.name),
-            public_url: config.http.public_url.as_deref(),
-            trusted: &config.http.trusted_proxies,
-            serves_tls: config.http.tls.certificate.is_some(),
-            asks_for_certificates: config.http.tls.client_ca.is_some(),
-        };
+        let facts = endpoints::server_facts(config, &endpoints);
         let proofs = std::mem::take(&mut self.proofs);
-        Ok(Authentication::new(&config.auth, place, proofs)?)
+        Ok(Authentication::new(&config.auth, facts, proofs)?)
     }
 
     fn endpoint_requirements(&self, config: &Config) -> Result<Vec<EndpointScopes>, AppError> {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, LOCATION, ORIGIN, RETRY_AFTER};
+use http::header::{AUTHORIZATION, LOCATION, ORIGIN, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use longshore_authserver::page::{document, escaped, response};
 use longshore_authserver::{AuthorizationServer, LoginStateCookie, origin_of, read_parameters};
@@ -19,6 +19,7 @@ use longshore_authserver::{AuthorizationServer, LoginStateCookie, origin_of, rea
 use super::accounts::{AccountList, PATH as ACCOUNTS_PATH};
 use super::hooks::has_user_logins;
 use super::items::AppItems;
+use super::responses::allowing;
 use crate::auth::{
     ApiKeys, AuthMethod as _, AuthOutcome, Credentials, DisplayName, Principal, PublicUrl,
 };
@@ -339,13 +340,8 @@ fn expired() -> Problem {
 }
 
 fn method_not_allowed(allowed: &'static str) -> Response<Body> {
-    let mut response = response(
-        StatusCode::METHOD_NOT_ALLOWED,
-        problem_page("this request is not supported here"),
-    );
-    let value = HeaderValue::from_static(allowed);
-    response.headers_mut().insert(ALLOW, value);
-    response
+    let page = problem_page("this request is not supported here");
+    allowing(allowed, response(StatusCode::METHOD_NOT_ALLOWED, page))
 }
 
 fn consent(

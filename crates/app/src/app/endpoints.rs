@@ -8,7 +8,7 @@ use super::error::{AppError, EndpointError};
 use super::items::{AppItems, Identity};
 use super::mounted::MountedItems;
 use crate::audit::Audit;
-use crate::auth::{EndpointScopes, Policy};
+use crate::auth::{EndpointScopes, Policy, ServerFacts};
 use crate::catalog::{Announcer, Catalog};
 use crate::config::Config;
 use crate::limit::Limits;
@@ -113,6 +113,22 @@ pub(super) fn requirements<'a>(
         }
     }
     Ok(all)
+}
+
+/// Returns the properties of the server that its authentication depends on.
+pub(super) fn server_facts<'a>(
+    config: &'a Config,
+    endpoints: &'a [EndpointScopes],
+) -> ServerFacts<'a> {
+    let http = &config.http;
+    ServerFacts {
+        endpoints,
+        name: config.server.title.as_ref().unwrap_or(&config.server.name),
+        public_url: http.public_url.as_deref(),
+        trusted: &http.trusted_proxies,
+        serves_tls: http.tls.certificate.is_some(),
+        asks_for_certificates: http.tls.client_ca.is_some(),
+    }
 }
 
 /// Builds all endpoints.

@@ -30,6 +30,7 @@ mod origins;
 mod policy;
 mod provide;
 mod reload;
+mod responses;
 mod run;
 mod serve;
 mod signals;
@@ -487,12 +488,8 @@ impl App {
 
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tools: Vec<_> = self
-            .offers
-            .tools
-            .iter()
-            .map(|tool| tool.definition().name())
-            .collect();
+        let tools = self.offers.tools.iter();
+        let tools: Vec<_> = tools.map(|tool| tool.definition().name()).collect();
         f.debug_struct("App")
             .field("tools", &tools)
             .finish_non_exhaustive()

@@ -16,6 +16,7 @@ use super::AppError;
 use super::endpoints::OtherApp;
 use super::hooks::Hook;
 use super::items::Identity;
+use super::responses::empty;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
 use crate::net::Body;
@@ -200,10 +201,4 @@ impl PublicPaths for ServerCards {
         let response = found.unwrap_or_else(|| empty(StatusCode::NOT_FOUND));
         Box::pin(std::future::ready(response))
     }
-}
-
-fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    response
 }

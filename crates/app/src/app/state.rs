@@ -15,7 +15,7 @@ use crate::source::Tokens;
 use crate::state::{OpenStateError, SharedState, State, Usage};
 use crate::telemetry::{
     BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, READY, STATE_ENTRIES, STATE_MEMORY,
-    Telemetry,
+    ServerLifecycle, Telemetry,
 };
 
 /// The state, and true if other replicas share it.
@@ -91,20 +91,12 @@ pub(super) fn export_lifecycle(telemetry: &Telemetry) {
     let metrics = &telemetry.metrics;
     let life = &telemetry.life;
     metrics.read(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], || 1.0);
-    metrics.read(&CONNECTIONS, &[], {
+    let read = |metric, value: fn(&ServerLifecycle) -> f64| {
         let life = Arc::clone(life);
-        move || life.clients() as f64
-    });
-    metrics.read(&READY, &[], {
-        let life = Arc::clone(life);
-        move || f64::from(u8::from(life.is_ready()))
-    });
-    metrics.read(&DRAINING, &[], {
-        let life = Arc::clone(life);
-        move || f64::from(u8::from(life.is_draining()))
-    });
-    metrics.read(&GENERATION, &[], {
-        let life = Arc::clone(life);
-        move || life.generation() as f64
-    });
+        metrics.read(metric, &[], move || value(&life));
+    };
+    read(&CONNECTIONS, |life| life.clients() as f64);
+    read(&READY, |life| f64::from(u8::from(life.is_ready())));
+    read(&DRAINING, |life| f64::from(u8::from(life.is_draining())));
+    read(&GENERATION, |life| life.generation() as f64);
 }

@@ -88,8 +88,7 @@ fn table(
         },
         message,
     };
-    let tree = parse(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| failed(error.place, error.message))?;
+    let tree = parse(text).map_err(|error| failed(error.place, error.message))?;
     match (&tree.content, &tree.origin) {
         (Content::Table(_), _) => Ok(tree),
         (Content::Leaf(serde_json::Value::Null), _) => Ok(Node::empty()),

@@ -32,32 +32,25 @@ pub struct Flags {
     pub proved: bool,
 }
 
-pub(super) fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static str, Value)> {
-    let mut values = Vec::new();
-    if let Some(host) = &flags.host {
-        values.push(("http.host", "host", host.clone().into()));
-    }
-    if let Some(port) = flags.port {
-        values.push(("http.port", "port", port.into()));
-    }
-    if let Some(workers) = flags.workers {
-        values.push(("http.workers", "workers", workers.into()));
-    }
-    if let Some(transport) = flags.transport {
-        let name = match transport {
-            Transport::Http => "http",
-            Transport::Stdio => "stdio",
-        };
-        values.push(("transport", "transport", name.into()));
-    }
-    if !flags.toolsets.is_empty() {
-        values.push(("toolsets", "toolset", flags.toolsets.clone().into()));
-    }
-    if flags.insecure {
-        values.push(("http.insecure", "insecure", true.into()));
-    }
-    if flags.playground {
-        values.push(("http.playground", "inspect", true.into()));
-    }
-    values
+/// Returns the flags that are given: the setting, the name of the flag, and the value.
+pub(super) fn flag_values(
+    flags: &Flags,
+) -> impl Iterator<Item = (&'static str, &'static str, Value)> {
+    let on = |is_given: bool| is_given.then_some(Value::Bool(true));
+    let transport = flags.transport.map(|transport| match transport {
+        Transport::Http => "http",
+        Transport::Stdio => "stdio",
+    });
+    let toolsets = Some(&flags.toolsets).filter(|toolsets| !toolsets.is_empty());
+    let all = [
+        ("http.host", "host", flags.host.clone().map(Value::from)),
+        ("http.port", "port", flags.port.map(Value::from)),
+        ("http.workers", "workers", flags.workers.map(Value::from)),
+        ("transport", "transport", transport.map(Value::from)),
+        ("toolsets", "toolset", toolsets.cloned().map(Value::from)),
+        ("http.insecure", "insecure", on(flags.insecure)),
+        ("http.playground", "inspect", on(flags.playground)),
+    ];
+    all.into_iter()
+        .filter_map(|(setting, flag, value)| Some((setting, flag, value?)))
 }

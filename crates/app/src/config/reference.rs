@@ -295,10 +295,7 @@ impl Group<'_> {
     fn write(&self, text: &mut String, shared: &Shared<'_>) {
         let first = self.roots[0];
         let _ = writeln!(text, "## {}\n", self.title());
-        let intro = prose(&first.description);
-        if !intro.is_empty() {
-            let _ = writeln!(text, "{intro}\n");
-        }
+        write_heading(text, None, first);
         text.push_str("| Used at | Reload |\n|---|---|\n");
         for root in &self.roots {
             let changes = root
@@ -332,10 +329,7 @@ impl Group<'_> {
                     continue;
                 }
                 let _ = writeln!(text, "### `{own}`\n");
-                let intro = prose(&section.description);
-                if !intro.is_empty() {
-                    let _ = writeln!(text, "{intro}\n");
-                }
+                write_heading(text, None, section);
             }
             write_table(text, section, Columns::Shared(prefix));
         }

@@ -239,19 +239,17 @@ fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Diagno
     {
         let mut secret = path[..path.len() - 1].to_vec();
         secret.push(last.to_owned());
-        return match schema::setting(&secret) {
-            Some(setting) if setting.is_secret => from_file(&secret, &origin, value),
-            Some(_) => Err(Diagnostic::new(
-                &secret,
-                &origin,
-                None,
-                format!(
+        match schema::setting(&secret) {
+            Some(setting) if setting.is_secret => return from_file(&secret, &origin, value),
+            Some(_) => {
+                let message = format!(
                     "only secrets can be read from files; set {} to the value itself",
                     name.trim_end_matches(IN_FILE)
-                ),
-            )),
-            None => typed(path, &origin, value).map(|tree| Variable { tree, file: None }),
-        };
+                );
+                return Err(Diagnostic::new(&secret, &origin, None, message));
+            }
+            None => {}
+        }
     }
     typed(path, &origin, value).map(|tree| Variable { tree, file: None })
 }
@@ -269,17 +267,8 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, D
     // Lists of secrets use the same separators as variables.
     let secrets = text.split([',', '\n']).map(str::trim);
     let secrets: Vec<_> = secrets.filter(|secret| !secret.is_empty()).collect();
-    let as_list = Node::single(path, origin, secrets.into());
-    let tree = match diagnostic_within::<Config>(&as_list, path) {
-        None => as_list,
-        Some(_) => {
-            let as_text = Node::single(path, origin, text.into());
-            match diagnostic_within::<Config>(&as_text, path) {
-                None => as_text,
-                Some(diagnostic) => return Err(diagnostic),
-            }
-        }
-    };
+    let tree =
+        checked(path, origin, secrets.into()).or_else(|_| checked(path, origin, text.into()))?;
     Ok(Variable {
         tree,
         file: Some(file.into()),
@@ -291,15 +280,17 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, D
 /// Each variable must be valid by itself, so that the error can name it.
 fn typed(path: &[String], origin: &Origin, text: &str) -> Result<Node, Diagnostic> {
     let as_json = serde_json::from_str::<Value>(text).ok();
-    for value in as_json.into_iter().chain(truth(text)) {
-        let typed = Node::single(path, origin, value);
-        if diagnostic_within::<Config>(&typed, path).is_none() {
-            return Ok(typed);
-        }
-    }
-    let as_text = Node::single(path, origin, text.into());
-    match diagnostic_within::<Config>(&as_text, path) {
-        None => Ok(as_text),
+    let mut values = as_json.into_iter().chain(truth(text));
+    values
+        .find_map(|value| checked(path, origin, value).ok())
+        .map_or_else(|| checked(path, origin, text.into()), Ok)
+}
+
+/// Returns the tree of one setting, if it can have the value.
+fn checked(path: &[String], origin: &Origin, value: Value) -> Result<Node, Diagnostic> {
+    let tree = Node::single(path, origin, value);
+    match diagnostic_within::<Config>(&tree, path) {
+        None => Ok(tree),
         Some(diagnostic) => Err(diagnostic),
     }
 }

@@ -69,15 +69,12 @@ impl Watch {
             (self.files, self.seen, self.watcher) = (files, Vec::new(), None);
             return;
         }
-        let mut seen = stamps(&files);
-        let known: HashMap<&PathBuf, &Option<FileStamp>> =
-            self.files.iter().zip(&self.seen).collect();
-        for (file, look) in files.iter().zip(&mut seen) {
-            if let Some(known) = known.get(file) {
-                *look = **known;
-            }
-        }
-        self.seen = seen;
+        let known: HashMap<_, _> = self.files.iter().zip(&self.seen).collect();
+        let seen = files.iter().map(|file| match known.get(file) {
+            Some(seen) => **seen,
+            None => FileStamp::of(file),
+        });
+        self.seen = seen.collect();
         self.files = files;
         // Changes before the watcher starts are found by an immediate poll.
         let _ = self.teller.try_send(());

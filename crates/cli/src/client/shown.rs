@@ -75,27 +75,22 @@ fn summary(description: &str) -> String {
 
 /// Returns the argument names, optional ones in brackets.
 fn takes(entry: &Value) -> String {
-    let mut names = Vec::new();
-    if let Some(properties) = entry["inputSchema"]["properties"].as_object() {
-        let required = entry["inputSchema"]["required"].as_array();
-        for name in properties.keys() {
-            let needed =
-                required.is_some_and(|required| required.iter().any(|r| r == name.as_str()));
-            names.push(if needed {
-                clean(name)
-            } else {
-                format!("[{}]", clean(name))
-            });
-        }
-    }
-    for argument in entry["arguments"].as_array().into_iter().flatten() {
-        let name = clean(argument["name"].as_str().unwrap_or_default());
-        names.push(if argument["required"] == true {
-            name
-        } else {
-            format!("[{name}]")
-        });
-    }
+    let named = |name: &str, is_required: bool| match is_required {
+        true => clean(name),
+        false => format!("[{}]", clean(name)),
+    };
+    let schema = &entry["inputSchema"];
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let of_tool = properties.map(|(name, _)| {
+        let mut required = schema["required"].as_array().into_iter().flatten();
+        named(name, required.any(|one| one == name.as_str()))
+    });
+    let arguments = entry["arguments"].as_array().into_iter().flatten();
+    let of_prompt = arguments.map(|argument| {
+        let name = argument["name"].as_str().unwrap_or_default();
+        named(name, argument["required"] == true)
+    });
+    let names: Vec<_> = of_tool.chain(of_prompt).collect();
     names.join(" ")
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::super::endpoints;
 use super::super::error::AppError;
 use super::super::server_card::ServerCards;
-use crate::auth::{AuthSetupError, Authentication, ServerFacts};
+use crate::auth::{AuthSetupError, Authentication};
 use crate::config::Config;
 use crate::seal::KeyRing;
 use crate::transport::http::Tls;
@@ -58,14 +58,7 @@ pub(super) fn checked_files(config: &Config) -> impl Iterator<Item = PathBuf> {
 
 fn check_authentication(config: &Config) -> Result<(), AppError> {
     let endpoints = endpoints::requirements(config, std::iter::empty())?;
-    let facts = ServerFacts {
-        endpoints: &endpoints,
-        name: &config.server.name,
-        public_url: config.http.public_url.as_deref(),
-        trusted: &config.http.trusted_proxies,
-        serves_tls: config.http.tls.certificate.is_some(),
-        asks_for_certificates: config.http.tls.client_ca.is_some(),
-    };
+    let facts = endpoints::server_facts(config, &endpoints);
     match Authentication::new(&config.auth, facts, Vec::new()) {
         // The last key may be revoked while the server runs. Its hook reports that.
         Err(AuthSetupError::NoKeys) => {}
