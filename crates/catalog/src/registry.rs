@@ -543,6 +543,9 @@ mod tests {
             amount: u128,
             #[schemars(length(max = 3))]
             unit: String,
+            #[serde(default)]
+            #[expect(dead_code, reason = "it is only in the schema")]
+            note: String,
         }
 
         let transfer = |_: Arc<CallContext>, transfer: Transfer| async move {
@@ -565,6 +568,20 @@ mod tests {
         let long = r#"{"amount":18446744073709551616,"unit":"gwei"}"#;
         let refused = entry.check(Arguments::from_checked(long.into()));
         assert!(refused.is_err());
+        let null = r#"{"amount":18446744073709551616,"note":null,"unit":"wei"}"#;
+        let checked = entry.check(Arguments::from_checked(null.into()));
+        assert_eq!(
+            checked.expect("valid").to_json(),
+            r#"{"amount":18446744073709551616,"unit":"wei"}"#
+        );
+    }
+
+    #[test]
+    fn names_of_prompts_have_up_to_128_characters() {
+        assert!(is_prompt_name(&"é".repeat(128)));
+        for name in [String::new(), "a".repeat(129), "a\n".to_owned()] {
+            assert!(!is_prompt_name(&name), "{name:?}");
+        }
     }
 
     #[test]
