@@ -9,7 +9,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{FnArg, Ident};
 
-use crate::methods::Object;
+use crate::methods::{Object, new_carrier};
 use crate::options::{Task, ToolOptions};
 use crate::parse::{Argument, Function, Parameter};
 pub(crate) use arguments::preset;
@@ -234,15 +234,13 @@ pub(crate) fn tool_of_method(tool: &ToolFn, object: &Object) -> TokenStream {
     let definition = quote!(::longshore::__private::ToolSpec);
     let (carrier, carrier_type) = object.carrier(&definition);
     let implementation = tool_impl(tool, &carrier);
+    let new_carrier = new_carrier(&described);
     quote! {
         #arguments
         #traits
         #carrier_type
         #implementation
-        ::longshore::__private::Arc::new(__LongshoreMethod {
-            __longshore_this: ::longshore::__private::Arc::clone(&self),
-            __longshore_definition: ::longshore::__private::Arc::new(#described),
-        })
+        #new_carrier
     }
 }
 

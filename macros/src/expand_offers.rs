@@ -11,7 +11,7 @@ use crate::expand::{
     Carrier, bind, bind_extractors, bound_type, called, common, duration, extract, extract_one,
     extracted, has_state, local, name, preset, resolve, state, unbound, unit,
 };
-use crate::methods::Object;
+use crate::methods::{Object, new_carrier};
 use crate::options::{Complete, Preset, PromptOptions, ResourceOptions};
 use crate::parse::{Argument, Function, Placement, inside_option};
 pub(crate) use prompts::{prompt, prompt_of_method};
@@ -96,16 +96,12 @@ pub(crate) fn resource_of_method(resource: &ResourceFn, object: &Object) -> Toke
     let ty = quote!(::longshore::__private::ResourceDefinition);
     let (carrier, carrier_type) = object.carrier(&ty);
     let implementation = resource_impl(resource, &carrier);
+    let new_carrier = new_carrier(&definition);
     quote! {
         #traits
         #carrier_type
         #implementation
-        ::longshore::__private::AnyResource::#variant(
-            ::longshore::__private::Arc::new(__LongshoreMethod {
-                __longshore_this: ::longshore::__private::Arc::clone(&self),
-                __longshore_definition: ::longshore::__private::Arc::new(#definition),
-            })
-        )
+        ::longshore::__private::AnyResource::#variant(#new_carrier)
     }
 }
 

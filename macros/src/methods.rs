@@ -3,13 +3,13 @@
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{
-    Attribute, Expr, ExprLit, FnArg, GenericParam, Generics, ImplItem, ImplItemFn, ItemFn,
-    ItemImpl, Lit, LitStr, Meta, MetaNameValue, Signature, Type, WherePredicate, parse_quote,
+    Attribute, FnArg, GenericParam, Generics, ImplItem, ImplItemFn, ItemFn, ItemImpl, LitStr, Meta,
+    MetaNameValue, Signature, Type, WherePredicate, parse_quote,
 };
 
 use crate::expand::{Carrier, tool_of_method};
 use crate::expand_offers::{prompt_of_method, resource_of_method};
-use crate::options::{Mistakes, fault_of_name};
+use crate::options::{Mistakes, fault_of_name, string};
 use crate::parse::{Function, Kind, Options, Placement, read_function};
 
 /// The type whose methods these are.
@@ -78,6 +78,23 @@ impl Object {
         };
         (carrier, declaration)
     }
+}
+
+/// The expression for a carrier, with an `Arc` of its object and one of its definition.
+pub(crate) fn carrier_of(this: &TokenStream, definition: &TokenStream) -> TokenStream {
+    quote! {
+        __LongshoreMethod {
+            __longshore_this: ::longshore::__private::Arc::clone(&#this),
+            __longshore_definition: #definition,
+        }
+    }
+}
+
+/// The `Arc` of a new carrier, in a function in which `self` is the object.
+pub(crate) fn new_carrier(definition: &TokenStream) -> TokenStream {
+    let definition = quote!(::longshore::__private::Arc::new(#definition));
+    let carrier = carrier_of(&quote!(self), &definition);
+    quote!(::longshore::__private::Arc::new(#carrier))
 }
 
 /// Replaces `Self`, which means another type in the code that is written, by the type `of`.
@@ -233,13 +250,7 @@ fn prefix(options: &TokenStream, mistakes: &mut Mistakes) -> Option<LitStr> {
     let other = "`#[tools]` has the option `prefix = \"...\"`; all others stand on its methods";
     let pair = syn::parse2::<MetaNameValue>(options.clone()).ok();
     let pair = pair.filter(|pair| pair.path.is_ident("prefix"));
-    let prefix = pair.and_then(|pair| match pair.value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(prefix),
-            ..
-        }) => Some(prefix),
-        _ => None,
-    });
+    let prefix = pair.and_then(|pair| string(&pair.value).cloned());
     match &prefix {
         None => mistakes.at(options, other),
         Some(prefix) => {

@@ -10,6 +10,7 @@ use syn::punctuated::Punctuated;
 use syn::{Expr, Ident, LitStr, Meta, Path, Token};
 
 use crate::parse::Kind;
+pub(crate) use values::string;
 use values::{
     complete, duration, entries, flag, is_token, mark, preset, set, switch, text, unknown,
 };

@@ -397,7 +397,8 @@ fn variables(template: &str) -> Vec<(&str, bool)> {
         let expression = expression.split('}').next().unwrap_or_default();
         let names = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
         let optional = expression.starts_with(['#', '.', '/', ';', '?', '&']);
-        found.extend(names.split(',').map(|name| (name, optional)));
+        let names = names.split(',');
+        found.extend(names.map(|name| (name.strip_suffix('*').unwrap_or(name), optional)));
     }
     found
 }

@@ -156,6 +156,30 @@ fn harness() -> Harness {
         .expect("valid")
 }
 
+#[tokio::test]
+async fn a_variable_of_a_resource_may_hold_several_segments() {
+    #[resource(uri = "folder://optional{/path*}")]
+    async fn optional(path: Option<String>) -> String {
+        path.unwrap_or_default()
+    }
+
+    #[resource(uri = "folder://required/{path*}")]
+    async fn required(path: String) -> String {
+        path
+    }
+
+    let app = App::new().resource(optional).resource(required);
+    let harness = app.checked_harness().expect("valid");
+    for (uri, path) in [
+        ("folder://optional/a/b", "a/b"),
+        ("folder://optional", ""),
+        ("folder://required/a/b", "a/b"),
+    ] {
+        let read = harness.read(uri).await.expect(uri);
+        assert_eq!(read["contents"][0]["text"], path, "{uri}");
+    }
+}
+
 async fn contents(uri: &str) -> Value {
     harness().read(uri).await.expect("contents")["contents"].clone()
 }

@@ -25,7 +25,7 @@ use super::{SubscriptionCounts, UrlElicitation};
 /// });
 /// ```
 ///
-/// Announcements of the same that come faster than they can be told become one. At most 1024 different ones wait.
+/// Announcements of the same that come faster than they can be told become one. At most 32,768 different ones wait.
 #[derive(Clone, Default)]
 pub struct Announcer(Arc<Shared>);
 

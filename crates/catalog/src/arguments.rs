@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::catalog::path_deserializer::{PathDeserializer, PathSegment, PathTracker, TypeMismatch};
 use crate::catalog::{SharedText, fast_arguments, strict};
-use crate::protocol::scan::has_long_number;
+use crate::protocol::push_string;
+use crate::protocol::scan::{ScanError, Scanner, has_long_number};
 
 /// The `arguments` object of one `tools/call`: well-formed JSON, not parsed into a tree yet.
 #[derive(Clone, Debug)]
@@ -91,12 +92,70 @@ impl Arguments {
         }
     }
 
+    /// Returns the arguments without the members that a tree of them does not have any more. Numbers stay as they are written.
+    #[cold]
+    pub(crate) fn limited_to(self, tree: &Value) -> Self {
+        match limited(&self.to_json(), tree) {
+            Ok(text) => Self::from_checked(text.into()),
+            // The text has been scanned before.
+            Err(_) => self,
+        }
+    }
+
     /// The arguments as JSON text.
     pub fn to_json(&self) -> String {
         match &self.0 {
             Representation::Raw(object) => String::from_utf8_lossy(object).into_owned(),
             Representation::Text(object) => object.as_str().to_owned(),
             Representation::Tree(object) => object.to_string(),
+        }
+    }
+}
+
+/// Returns a document without the members that are missing in its tree.
+fn limited(text: &str, tree: &Value) -> Result<Vec<u8>, ScanError> {
+    let mut out = Vec::with_capacity(text.len());
+    push_limited(&mut out, text, tree)?;
+    Ok(out)
+}
+
+fn push_limited(out: &mut Vec<u8>, text: &str, tree: &Value) -> Result<(), ScanError> {
+    let mut scanner = Scanner::new(text);
+    match tree {
+        Value::Object(members) => {
+            out.push(b'{');
+            let mut begun = false;
+            while let Some(key) = scanner.next_key(&mut begun)? {
+                let name = key.text().unwrap_or_default();
+                let value = scanner.value()?;
+                if let Some(member) = members.get(&*name) {
+                    if out.last() != Some(&b'{') {
+                        out.push(b',');
+                    }
+                    push_string(out, &name);
+                    out.push(b':');
+                    push_limited(out, value, member)?;
+                }
+            }
+            out.push(b'}');
+            Ok(())
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            let mut items = items.iter();
+            scanner.array(|scanner| {
+                let (item, value) = (items.next().unwrap_or(&Value::Null), scanner.value()?);
+                if out.last() != Some(&b'[') {
+                    out.push(b',');
+                }
+                push_limited(out, value, item)
+            })?;
+            out.push(b']');
+            Ok(())
+        }
+        _ => {
+            out.extend_from_slice(text.as_bytes());
+            Ok(())
         }
     }
 }
@@ -280,7 +339,6 @@ fn in_json_words(cause: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::scan::Scanner;
     use proptest::prelude::*;
 
     /// Floating point to the last bit, and objects in their order.
@@ -355,6 +413,17 @@ mod tests {
             let tree = Arguments::from_checked(object).to_map().expect(number);
             assert_eq!(tree["a"].as_f64(), number.parse().ok(), "{number}");
         }
+    }
+
+    #[test]
+    fn members_are_left_out_of_a_text_whose_numbers_stay_as_written() {
+        let text = r#" { "a" : 12345678901234567890123, "b":null , "\u0063":[ {"d":null,"e":1.0e0}, "x\n" ],"f":{ "g":null} } "#;
+        let tree = serde_json::json!({"a": 1, "c": [{"e": 1.0}, "x\n"], "f": {}});
+        let rest = Arguments::from_checked(Bytes::from_static(text.as_bytes())).limited_to(&tree);
+        assert_eq!(
+            rest.to_json(),
+            r#"{"a":12345678901234567890123,"c":[{"e":1.0e0},"x\n"],"f":{}}"#
+        );
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Resources and prompts made of values and closures; `#[resource]` and `#[prompt]` write the same.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, ready};
@@ -8,6 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::catalog::typed::taken;
 use crate::catalog::{
     CallContext, IntoMessages, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
     Provided, ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
@@ -72,11 +72,6 @@ impl<T: Serialize + 'static> IntoContents for T {
             ]
         })
     }
-}
-
-/// Takes the value out if it is a `U`.
-fn taken<U: 'static>(value: &mut dyn Any) -> Option<U> {
-    value.downcast_mut::<Option<U>>()?.take()
 }
 
 // === Resources ===
@@ -314,10 +309,7 @@ pub enum AnyResource {
 impl AnyResource {
     /// Returns the URI, or the URI template.
     pub fn uri(&self) -> &str {
-        match self {
-            Self::Fixed(resource) => resource.definition().uri(),
-            Self::Template(template) => template.definition().uri(),
-        }
+        self.definition().uri()
     }
 
     /// Returns the resource with the provided values bound, or `None` if it needs none.

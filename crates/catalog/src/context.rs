@@ -219,7 +219,8 @@ impl CallContext {
 
     /// Returns the headers of the HTTP request. `None` over stdio.
     ///
-    /// They contain the caller's credentials: do not log them, and do not forward them.
+    /// Headers with credentials are removed before the call. Others may be confidential, too: do not log them, and do not
+    /// forward them.
     pub fn headers(&self) -> Option<&HeaderMap> {
         self.headers.as_ref()
     }
@@ -415,7 +416,7 @@ impl CallContext {
 }
 
 impl fmt::Debug for CallContext {
-    /// Omits the headers, which contain credentials.
+    /// Omits the headers, which may be confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallContext")
             .field("principal", &self.principal)

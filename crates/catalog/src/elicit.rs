@@ -20,7 +20,7 @@ pub use form::{Form, FormError};
 
 use super::replay::{
     ClientRequest, ClientRequestError, ReplaySession, RequestDraft, RequestKind,
-    RequiredElicitation, Response,
+    RequiredElicitation, Response, named_request,
 };
 use crate::catalog::{in_words, path_deserializer, strict};
 use crate::protocol::{ClientAbility, object_or_empty_list};
@@ -141,6 +141,8 @@ impl<T> Elicit<'_, T> {
 }
 
 impl<'c> ElicitForm<'c> {
+    named_request! { request }
+
     pub fn new(session: &'c ReplaySession, message: String, form: Form) -> Self {
         Self::with(session, message, Ok(form))
     }
@@ -158,14 +160,6 @@ impl<'c> ElicitForm<'c> {
             request: ClientRequest::new(session, draft),
             form,
         }
-    }
-
-    /// Names the request, in at most 128 bytes. Default: a generated name.
-    ///
-    /// Clients of 2026-07-28 see the name, and may send the response together with the first call.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.request.set_name(name.into());
-        self
     }
 
     fn poll_as<T: DeserializeOwned>(
@@ -218,6 +212,8 @@ fn form_draft(
 }
 
 impl<'c> ElicitUrl<'c> {
+    named_request! { request }
+
     /// Creates the request. `session_id` names the MCP session of the call, if it has one.
     pub fn new(
         session: &'c ReplaySession,
@@ -267,14 +263,6 @@ impl<'c> ElicitUrl<'c> {
     /// client calls again instead.
     pub fn elicitation(&self) -> Option<UrlElicitation> {
         self.elicitation.clone()
-    }
-
-    /// Names the request, in at most 128 bytes. Default: a generated name.
-    ///
-    /// Clients of 2026-07-28 see the name, and may send the response together with the first call.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.request.set_name(name.into());
-        self
     }
 }
 

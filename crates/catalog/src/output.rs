@@ -163,24 +163,9 @@ pub enum ToolErrorKind {
     Protocol,
 }
 
-item_error!(ToolError, ToolErrorKind);
+item_error!(ToolError, ToolErrorKind, InvalidArguments);
 
 impl ToolError {
-    /// Converts an error whose type is not known.
-    pub(crate) fn from_dynamic(error: &(dyn Error + 'static)) -> Self {
-        if let Some(invalid) = error.downcast_ref::<InvalidArguments>() {
-            return Self::from(invalid.clone());
-        }
-        match error.downcast_ref::<ClientRequestError>() {
-            Some(of_client) => Self::from(of_client.clone()),
-            None => Self {
-                foreign: true,
-                source: error.source().map(|cause| with_causes(cause).into()),
-                ..Self::new(error.to_string())
-            },
-        }
-    }
-
     /// Converts any error.
     pub(crate) fn from_boxed(error: Box<dyn Error + Send + Sync>) -> Self {
         match error.downcast::<InvalidArguments>() {

@@ -52,8 +52,8 @@ impl<'de, 't> PathDeserializer<'de, 't> {
             track: self.track,
         };
         let read = visitor.visit_seq(&mut rest)?;
-        match rest.rest.as_slice() {
-            [] => Ok(read),
+        match rest.rest.len() {
+            0 => Ok(read),
             _ => Err(left_over(items.len(), &"fewer elements in array")),
         }
     }
@@ -247,13 +247,9 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
         };
         let index = self.next;
         self.next += 1;
-        match seed.deserialize(PathDeserializer::new(value, self.track)) {
-            Ok(read) => Ok(Some(read)),
-            Err(cause) => {
-                self.track.note(PathSegment::Item(index));
-                Err(cause)
-            }
-        }
+        let read = seed.deserialize(PathDeserializer::new(value, self.track));
+        read.map(Some)
+            .inspect_err(|_| self.track.note(PathSegment::Item(index)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -280,26 +276,17 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
             return Ok(None);
         };
         self.at = Some((key, value));
-        match seed.deserialize(Key(key)) {
-            Ok(read) => Ok(Some(read)),
-            Err(cause) => {
-                self.track.note(PathSegment::Member(key.clone()));
-                Err(cause)
-            }
-        }
+        let read = seed.deserialize(Key(key));
+        read.map(Some)
+            .inspect_err(|_| self.track.note(PathSegment::Member(key.clone())))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         let Some((key, value)) = self.at.take() else {
             return Err(Error::custom("value is missing"));
         };
-        match seed.deserialize(PathDeserializer::new(value, self.track)) {
-            Ok(read) => Ok(read),
-            Err(cause) => {
-                self.track.note(PathSegment::Member(key.to_owned()));
-                Err(cause)
-            }
-        }
+        seed.deserialize(PathDeserializer::new(value, self.track))
+            .inspect_err(|_| self.track.note(PathSegment::Member(key.to_owned())))
     }
 
     fn size_hint(&self) -> Option<usize> {

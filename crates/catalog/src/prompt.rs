@@ -13,6 +13,7 @@ use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
     ProtocolError, Provided, Unprovided,
 };
+use crate::net::with_causes;
 use crate::protocol::{ClientAbility, Content, ErrorObject, Icon, PromptArgument, PromptMessage};
 
 /// The future of a prompt's messages.
@@ -294,30 +295,12 @@ pub enum PromptErrorKind {
     Protocol,
 }
 
-item_error!(PromptError, PromptErrorKind);
+item_error!(PromptError, PromptErrorKind, InvalidParameter);
 
 impl PromptError {
     /// An invalid argument, with a message for the caller.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::of(PromptErrorKind::InvalidArguments, message)
-    }
-
-    /// A converted error, without its type.
-    pub(crate) fn foreign(message: String) -> Self {
-        Self {
-            foreign: true,
-            ..Self::new(message)
-        }
-    }
-
-    /// Turns a converted error into a fault, whose message only the log has, if `hides` is set.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn masked(mut self, hides: bool) -> Self {
-        if hides && self.foreign {
-            self.kind = PromptErrorKind::Internal;
-        }
-        self
     }
 
     /// Converts any error.

@@ -9,9 +9,10 @@ use crate::protocol::ErrorObject;
 pub struct ProtocolError(pub ErrorObject);
 
 /// Implements an error of a tool, a resource or a prompt, which has a kind, a message, a source and whether it was
-/// converted. It is not itself an [`Error`](std::error::Error), so that every error converts into it.
+/// converted. It is not itself an [`Error`](std::error::Error), so that every error converts into it. `$invalid` is the error
+/// of invalid input, which its `from_boxed` converts in its own way.
 macro_rules! item_error {
-    ($error:ident, $kind:ident) => {
+    ($error:ident, $kind:ident, $invalid:ident) => {
         impl $error {
             /// A failure, with a message for the caller.
             pub fn new(message: impl Into<String>) -> Self {
@@ -66,6 +67,31 @@ macro_rules! item_error {
             /// `server.mask_errors` hides such messages.
             pub fn is_foreign(&self) -> bool {
                 self.foreign
+            }
+
+            /// Turns a converted error into a fault, whose message only the log has, if `hides` is set.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn masked(mut self, hides: bool) -> Self {
+                if hides && self.foreign {
+                    self.kind = $kind::Internal;
+                }
+                self
+            }
+
+            /// Converts an error whose type is not known.
+            pub(crate) fn from_dynamic(error: &(dyn Error + 'static)) -> Self {
+                if let Some(invalid) = error.downcast_ref::<$invalid>() {
+                    return Self::from(invalid.clone());
+                }
+                match error.downcast_ref::<ClientRequestError>() {
+                    Some(of_client) => Self::from(of_client.clone()),
+                    None => Self {
+                        foreign: true,
+                        source: error.source().map(|cause| with_causes(cause).into()),
+                        ..Self::new(error.to_string())
+                    },
+                }
             }
 
             /// The kind of failure.

@@ -20,6 +20,7 @@ use super::unlisted::UnlistedResources;
 use super::view;
 use super::{AnyResource, Parameters, Prompt, RejectedItem, SourceItems, StartingSource, Tool};
 use crate::auth::Principal;
+use crate::net::with_causes;
 use crate::telemetry::secret_properties;
 
 /// Everything a server offers: an immutable snapshot, replaced whole when it changes.
@@ -90,10 +91,7 @@ impl Catalog {
         resources: impl IntoIterator<Item = AnyResource>,
     ) -> Result<Self, CatalogError> {
         for resource in resources {
-            match resource {
-                AnyResource::Fixed(resource) => self.add_resource(resource)?,
-                AnyResource::Template(template) => self.add_template(template)?,
-            }
+            self.add_resource(resource)?;
         }
         self.check_views()?;
         Ok(self)
@@ -110,9 +108,7 @@ impl Catalog {
     ) -> Result<Self, CatalogError> {
         for skill in skills {
             for resource in skill.resources() {
-                if let AnyResource::Fixed(resource) = resource {
-                    self.add_resource(resource)?;
-                }
+                self.add_resource(resource)?;
             }
             let (entry, folders) = skill.into_entry();
             self.folders.extend(folders);
@@ -192,11 +188,8 @@ impl Catalog {
             self.note(source, place, added);
         }
         for resource in offered.resources {
-            let place = format!("resource {}", resource.definition().uri);
-            let added = match resource {
-                AnyResource::Fixed(resource) => self.add_resource(resource),
-                AnyResource::Template(template) => self.add_template(template),
-            };
+            let place = format!("resource {}", resource.uri());
+            let added = self.add_resource(resource);
             self.note(source, place, added);
         }
         for prompt in offered.prompts {
@@ -269,17 +262,8 @@ impl Catalog {
 
     fn note(&mut self, source: &str, place: String, added: Result<(), CatalogError>) {
         if let Err(error) = added {
-            if let Some(problem) = self.duplicate(source, &error) {
-                self.refused.push(RejectedItem::new(source, place, problem));
-                return;
-            }
-            let mut problem = error.to_string();
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                problem.push_str(": ");
-                problem.push_str(&error.to_string());
-                cause = error.source();
-            }
+            let duplicate = self.duplicate(source, &error);
+            let problem = duplicate.unwrap_or_else(|| with_causes(&error));
             self.refused.push(RejectedItem::new(source, place, problem));
         }
     }
@@ -306,14 +290,9 @@ impl Catalog {
             .iter()
             .filter_map(|tool| {
                 let definition = tool.definition();
-                let said = || {
-                    Some(
-                        definition.meta.get("ui")?["resourceUri"]
-                            .as_str()?
-                            .to_owned(),
-                    )
-                };
-                definition.view.clone().or_else(said)
+                let of_meta = || definition.meta.get("ui")?["resourceUri"].as_str();
+                let view = definition.view.as_deref().or_else(of_meta)?;
+                Some(view.to_owned())
             })
             .collect();
         let fixed = self.resources.iter().filter(|entry| {
@@ -464,7 +443,7 @@ impl Catalog {
 }
 
 fn is_prompt_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 128 && !name.contains(char::is_control)
+    (1..=128).contains(&name.chars().count()) && !name.contains(char::is_control)
 }
 
 #[cfg(test)]
@@ -564,6 +543,9 @@ mod tests {
             amount: u128,
             #[schemars(length(max = 3))]
             unit: String,
+            #[serde(default)]
+            #[expect(dead_code, reason = "it is only in the schema")]
+            note: String,
         }
 
         let transfer = |_: Arc<CallContext>, transfer: Transfer| async move {
@@ -586,6 +568,20 @@ mod tests {
         let long = r#"{"amount":18446744073709551616,"unit":"gwei"}"#;
         let refused = entry.check(Arguments::from_checked(long.into()));
         assert!(refused.is_err());
+        let null = r#"{"amount":18446744073709551616,"note":null,"unit":"wei"}"#;
+        let checked = entry.check(Arguments::from_checked(null.into()));
+        assert_eq!(
+            checked.expect("valid").to_json(),
+            r#"{"amount":18446744073709551616,"unit":"wei"}"#
+        );
+    }
+
+    #[test]
+    fn names_of_prompts_have_up_to_128_characters() {
+        assert!(is_prompt_name(&"é".repeat(128)));
+        for name in [String::new(), "a".repeat(129), "a\n".to_owned()] {
+            assert!(!is_prompt_name(&name), "{name:?}");
+        }
     }
 
     #[test]

@@ -43,10 +43,9 @@ mod task_phase;
 mod tests;
 
 pub use client::{Client, StatelessRequest};
-pub use error::ReplayError;
-pub use error::{ClientRequestError, RequiredElicitation};
+pub use error::{ClientRequestError, ReplayError, RequiredElicitation};
 pub use pending::{PendingRequest, RequestKind};
+pub(crate) use request::named_request;
 pub use request::{ClientRequest, REQUEST_NAME_MAX_BYTES, RequestDraft, Response, send_named};
 pub use session::{InputRound, ReplaySession, Suspension};
-pub use step::StepError;
-pub use step::{StepGuarantee, run_step};
+pub use step::{StepError, StepGuarantee, run_step};

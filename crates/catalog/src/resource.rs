@@ -13,6 +13,7 @@ use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
     ProtocolError, Provided, Unprovided,
 };
+use crate::net::with_causes;
 use crate::protocol::{
     Annotations, CacheScope, ClientAbility, ErrorObject, Icon, ResourceContents, UriTemplate,
 };
@@ -288,30 +289,12 @@ pub enum ResourceErrorKind {
     Protocol,
 }
 
-item_error!(ResourceError, ResourceErrorKind);
+item_error!(ResourceError, ResourceErrorKind, InvalidParameter);
 
 impl ResourceError {
     /// There is nothing at the URI.
     pub fn not_found() -> Self {
         Self::of(ResourceErrorKind::NotFound, "the resource does not exist")
-    }
-
-    /// A converted error, without its type.
-    pub(crate) fn foreign(message: String) -> Self {
-        Self {
-            foreign: true,
-            ..Self::new(message)
-        }
-    }
-
-    /// Turns a converted error into a fault, whose message only the log has, if `hides` is set.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn masked(mut self, hides: bool) -> Self {
-        if hides && self.foreign {
-            self.kind = ResourceErrorKind::Internal;
-        }
-        self
     }
 
     /// Converts any error.

@@ -5,9 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::replay::{ClientRequest, ClientRequestError, ReplaySession, RequestDraft, RequestKind};
+use super::replay::{
+    ClientRequest, ClientRequestError, ReplaySession, RequestDraft, RequestKind, named_request,
+};
 use crate::catalog::{in_words, strict};
 use crate::protocol::{ClientAbility, Root, SamplingRequest, SamplingResult};
 
@@ -26,6 +29,8 @@ pub struct Roots<'c>(ClientRequest<'c>);
 pub struct PassthroughSample<'c>(ClientRequest<'c>);
 
 impl<'c> Sample<'c> {
+    named_request! { 0 }
+
     pub fn new(session: &'c ReplaySession, request: &SamplingRequest) -> Self {
         let draft = || {
             session.require(ClientAbility::Sampling)?;
@@ -41,34 +46,22 @@ impl<'c> Sample<'c> {
         };
         Self(ClientRequest::new(session, draft()))
     }
-
-    /// Names the request, in at most 128 bytes. Default: a generated name.
-    ///
-    /// Clients of 2026-07-28 see the name, and may send the response together with the first call.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.0.set_name(name.into());
-        self
-    }
 }
 
 impl<'c> Roots<'c> {
+    named_request! { 0 }
+
     pub fn new(session: &'c ReplaySession) -> Self {
         let draft = session
             .require(ClientAbility::Roots)
             .map(|()| RequestDraft::new(RequestKind::Roots, json!({})));
         Self(ClientRequest::new(session, draft))
     }
-
-    /// Names the request, in at most 128 bytes. Default: a generated name.
-    ///
-    /// Clients of 2026-07-28 see the name, and may send the response together with the first call.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.0.set_name(name.into());
-        self
-    }
 }
 
 impl<'c> PassthroughSample<'c> {
+    named_request! { 0 }
+
     pub fn new(session: &'c ReplaySession, params: Value) -> Self {
         let draft = || {
             session.require(ClientAbility::Sampling)?;
@@ -79,26 +72,28 @@ impl<'c> PassthroughSample<'c> {
         };
         Self(ClientRequest::new(session, draft()))
     }
+}
 
-    /// Names the request, in at most 128 bytes. Default: a generated name.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.0.set_name(name.into());
-        self
-    }
+/// Polls for a result of a type.
+fn poll_as<T: DeserializeOwned>(
+    request: &mut ClientRequest<'_>,
+    kind: RequestKind,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T, ClientRequestError>> {
+    request.poll(cx).map(|response| {
+        let response = response?;
+        strict::from_str(&response.json).map_err(|e| {
+            let problem = format!("not a valid result of {}: {}", kind.method(), in_words(&e));
+            request.reject(&response, problem)
+        })
+    })
 }
 
 impl Future for Sample<'_> {
     type Output = Result<SamplingResult, ClientRequestError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx).map(|response| {
-            let response = response?;
-            strict::from_str(&response.json).map_err(|e| {
-                let method = RequestKind::Sampling.method();
-                let problem = format!("not a valid result of {method}: {}", in_words(&e));
-                self.0.reject(&response, problem)
-            })
-        })
+        poll_as(&mut self.0, RequestKind::Sampling, cx)
     }
 }
 
@@ -110,17 +105,8 @@ impl Future for Roots<'_> {
         struct ListRootsResult {
             roots: Vec<Root>,
         }
-        self.0.poll(cx).map(|response| {
-            let response = response?;
-            match strict::from_str::<ListRootsResult>(&response.json) {
-                Ok(result) => Ok(result.roots),
-                Err(e) => {
-                    let method = RequestKind::Roots.method();
-                    let problem = format!("not a valid result of {method}: {}", in_words(&e));
-                    Err(self.0.reject(&response, problem))
-                }
-            }
-        })
+        let result = poll_as(&mut self.0, RequestKind::Roots, cx);
+        result.map_ok(|ListRootsResult { roots }| roots)
     }
 }
 

@@ -21,7 +21,7 @@
 //! | a compiled pattern | 1 MiB, in an engine that takes linear time |
 //! | comparisons of one value with subschemas, in a call | 5,000,000 |
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 #[cfg_attr(not(feature = "validation"), path = "schema/absent.rs")]
 mod compiled;
@@ -138,6 +138,17 @@ impl SchemaError {
     pub fn problem(&self) -> &SchemaProblem {
         &self.problem
     }
+}
+
+/// Returns the items of an array, or the members of an object.
+fn parts(value: &Value) -> impl Iterator<Item = &Value> {
+    let members = value.as_object().into_iter().flat_map(Map::values);
+    value.as_array().into_iter().flatten().chain(members)
+}
+
+/// Returns true if the value of a keyword is data, and not a schema.
+fn is_data(keyword: &str) -> bool {
+    matches!(keyword, "const" | "enum" | "default" | "examples")
 }
 
 /// Adds a step to a JSON pointer.

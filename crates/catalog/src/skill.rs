@@ -130,29 +130,23 @@ impl Skill {
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self, SkillError> {
         let folder = folder.as_ref();
         let manifest = folder.join(MANIFEST);
-        let unread = |source| SkillError::Read {
-            path: manifest.clone(),
-            source,
-        };
-        let found = fs::metadata(&manifest).map_err(unread)?;
+        let found = fs::metadata(&manifest).map_err(unread(&manifest))?;
         // Opening a named pipe would block.
         if !found.is_file() {
-            return Err(unread(io::Error::other("it is not a regular file")));
+            let source = io::Error::other("it is not a regular file");
+            return Err(unread(&manifest)(source));
         }
         if BYTES_MAX as u64 <= found.len() {
             return Err(too_large(MANIFEST));
         }
-        let text = fs::read_to_string(&manifest).map_err(unread)?;
+        let text = fs::read_to_string(&manifest).map_err(unread(&manifest))?;
         let mut skill = Self::new(text)?;
         let mut within = vec![(folder.to_owned(), String::new())];
         while let Some((folder, prefix)) = within.pop() {
-            let failed = |source| SkillError::Read {
-                path: folder.clone(),
-                source,
-            };
-            for entry in fs::read_dir(&folder).map_err(failed)? {
-                let entry = entry.map_err(failed)?;
-                let kind = entry.file_type().map_err(failed)?;
+            for entry in fs::read_dir(&folder).map_err(unread(&folder))? {
+                let entry = entry.map_err(unread(&folder))?;
+                let file = entry.path();
+                let kind = entry.file_type().map_err(unread(&file))?;
                 let Ok(name) = entry.file_name().into_string() else {
                     continue;
                 };
@@ -161,13 +155,13 @@ impl Skill {
                     continue;
                 }
                 if kind.is_dir() {
-                    within.push((entry.path(), format!("{path}/")));
+                    within.push((file, format!("{path}/")));
                 } else if kind.is_file() {
-                    let size = entry.metadata().map_err(failed)?.len();
+                    let size = entry.metadata().map_err(unread(&file))?.len();
                     if BYTES_MAX as u64 <= size {
                         return Err(too_large(&path));
                     }
-                    let contents = fs::read(entry.path()).map_err(failed)?;
+                    let contents = fs::read(&file).map_err(unread(&file))?;
                     skill = skill.put(&path, contents)?;
                 }
             }
@@ -397,6 +391,12 @@ fn too_large(path: &str) -> SkillError {
         path: path.to_owned(),
         problem: "a skill has at most 512 files and 16 MiB".to_owned(),
     }
+}
+
+/// Makes the error of a file or folder that cannot be read.
+fn unread(path: &Path) -> impl FnOnce(io::Error) -> SkillError {
+    let path = path.to_owned();
+    move |source| SkillError::Read { path, source }
 }
 
 /// The YAML at the beginning of a manifest.

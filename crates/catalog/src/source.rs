@@ -105,7 +105,7 @@ impl SourceItems {
 
 impl fmt::Debug for SourceItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offered")
+        f.debug_struct("SourceItems")
             .field("tools", &self.tools.len())
             .field("resources", &self.resources)
             .field("prompts", &self.prompts.len())

@@ -19,32 +19,34 @@ struct Inner {
 impl SubscriptionCounts {
     /// Adds one subscription for each URI.
     pub fn begin<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
-        let mut counts = self.counts();
-        let mut is_news = false;
-        for uri in uris {
+        self.change(uris, |counts, uri| {
             let count = counts.entry(Arc::clone(uri)).or_default();
             *count += 1;
-            is_news |= *count == 1;
-        }
-        drop(counts);
-        if is_news {
-            self.0.changed.notify_one();
-        }
+            *count == 1
+        });
     }
 
     /// Removes one subscription for each URI.
     pub fn end<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
+        self.change(uris, |counts, uri| {
+            let Some(count) = counts.get_mut(uri) else {
+                return false;
+            };
+            *count -= 1;
+            *count == 0 && counts.remove(uri).is_some()
+        });
+    }
+
+    /// Changes the count of each URI. `change` returns true if the set of URIs is another one after it.
+    fn change<'a>(
+        &self,
+        uris: impl IntoIterator<Item = &'a Arc<str>>,
+        change: impl Fn(&mut HashMap<Arc<str>, usize>, &Arc<str>) -> bool,
+    ) {
         let mut counts = self.counts();
-        let mut is_news = false;
-        for uri in uris {
-            if let Some(count) = counts.get_mut(uri) {
-                *count -= 1;
-                if *count == 0 {
-                    counts.remove(uri);
-                    is_news = true;
-                }
-            }
-        }
+        let is_news = uris
+            .into_iter()
+            .fold(false, |is_news, uri| change(&mut counts, uri) | is_news);
         drop(counts);
         if is_news {
             self.0.changed.notify_one();
@@ -68,7 +70,7 @@ impl SubscriptionCounts {
 
 impl fmt::Debug for SubscriptionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interest")
+        f.debug_struct("SubscriptionCounts")
             .field("uris", &self.counts().len())
             .finish()
     }

@@ -184,7 +184,7 @@ impl Definition {
     }
 
     /// Sets the input schema: a JSON Schema 2020-12 whose root has `"type": "object"`.
-    /// It is sent to clients unchanged.
+    /// Clients are sent an equivalent schema, in the form that most of them can read.
     #[must_use]
     pub fn input_schema(mut self, schema: Value) -> Self {
         self.input_schema = schema;

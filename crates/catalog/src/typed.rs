@@ -247,22 +247,16 @@ impl ToolSpec {
         if output_from_type {
             definition.output_schema = output_schema;
         }
-        let kept = |schema: &Value| schema::says_no_more_than_type(schema);
-        let checks_output = output_from_type && definition.output_schema.as_ref().is_none_or(kept);
-        let validates_arguments = from_type && kept(&definition.input_schema);
+        let kept = schema::says_no_more_than_type;
         let output_schema = definition.output_schema.as_ref();
+        let checks_output = output_from_type && output_schema.is_none_or(kept);
+        let validates_arguments = from_type && kept(&definition.input_schema);
         definition.returns_numbers =
             checks_output && output_schema.is_some_and(schema::requires_number);
-        if from_type {
-            schema::without_rust_formats(&mut definition.input_schema);
-        }
-        if let Some(output) = definition
-            .output_schema
-            .as_mut()
-            .filter(|_| output_from_type)
-        {
-            schema::without_rust_formats(output);
-        }
+        let input = from_type.then_some(&mut definition.input_schema);
+        let output = definition.output_schema.as_mut();
+        let generated = input.into_iter().chain(output.filter(|_| output_from_type));
+        generated.for_each(schema::without_rust_formats);
         Self {
             definition,
             validates_arguments,
@@ -278,7 +272,7 @@ pub(super) fn structured<T: Serialize + ?Sized>(value: &T) -> Result<Output, Too
 }
 
 /// Takes the value out if it is a `U`.
-fn taken<U: 'static>(value: &mut dyn Any) -> Option<U> {
+pub(super) fn taken<U: 'static>(value: &mut dyn Any) -> Option<U> {
     value.downcast_mut::<Option<U>>()?.take()
 }
 

@@ -90,19 +90,13 @@ fn write(out: &mut Vec<u8>, shown: Map<String, Value>) {
 /// Schemas keep their author's members and order, apart from what [`schema::listed_input`] and
 /// [`schema::allow_other_members`] change.
 pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
+    let (title, description) = (
+        definition.title.as_deref(),
+        definition.description.as_deref(),
+    );
     let mut tool = Map::new();
+    put_names(&mut tool, &definition.name, title, description, revision);
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
-    put("name", definition.name.clone().into());
-    if let Some(title) = definition
-        .title
-        .clone()
-        .filter(|_| revision.has_structured_results())
-    {
-        put("title", title.into());
-    }
-    if let Some(description) = &definition.description {
-        put("description", description.clone().into());
-    }
     let mut input = schema::listed_input(&definition.input_schema);
     if revision.has_sessions() {
         schema::allow_other_members(&mut input);
@@ -119,20 +113,20 @@ pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     if revision.has_annotations()
         && let Ok(Value::Object(mut hints)) = serde_json::to_value(&definition.annotations)
     {
-        if let Some(title) = definition
-            .title
-            .clone()
-            .filter(|_| !revision.has_structured_results())
+        if let Some(title) = title
+            && !revision.has_structured_results()
         {
-            hints.entry("title").or_insert(title.into());
+            hints.entry("title").or_insert_with(|| title.into());
         }
         if !hints.is_empty() {
             put("annotations", hints.into());
         }
     }
     if revision.has_core_tasks() && definition.task != TaskSupport::Forbidden {
-        let execution = json!({"taskSupport": definition.task.as_str()});
-        tool.insert("execution".to_owned(), execution);
+        put(
+            "execution",
+            json!({"taskSupport": definition.task.as_str()}),
+        );
     }
     put_common(&mut tool, &definition.icons, &definition.meta, revision);
     tool
@@ -143,18 +137,14 @@ fn resource(
     uri: &'static str,
     revision: Revision,
 ) -> Map<String, Value> {
+    let (title, description) = (
+        definition.title.as_deref(),
+        definition.description.as_deref(),
+    );
     let mut shown = Map::new();
+    shown.insert(uri.to_owned(), definition.uri.clone().into());
+    put_names(&mut shown, &definition.name, title, description, revision);
     let mut put = |key: &str, value: Value| shown.insert(key.to_owned(), value);
-    put(uri, definition.uri.clone().into());
-    put("name", definition.name.clone().into());
-    if let Some(title) = &definition.title
-        && revision.has_structured_results()
-    {
-        put("title", title.clone().into());
-    }
-    if let Some(description) = &definition.description {
-        put("description", description.clone().into());
-    }
     if let Some(mime_type) = &definition.mime_type {
         put("mimeType", mime_type.clone().into());
     }
@@ -167,17 +157,12 @@ fn resource(
 }
 
 fn prompt(definition: &PromptDefinition, revision: Revision) -> Map<String, Value> {
+    let (title, description) = (
+        definition.title.as_deref(),
+        definition.description.as_deref(),
+    );
     let mut shown = Map::new();
-    let mut put = |key: &str, value: Value| shown.insert(key.to_owned(), value);
-    put("name", definition.name.clone().into());
-    if let Some(title) = &definition.title
-        && revision.has_structured_results()
-    {
-        put("title", title.clone().into());
-    }
-    if let Some(description) = &definition.description {
-        put("description", description.clone().into());
-    }
+    put_names(&mut shown, &definition.name, title, description, revision);
     if !definition.arguments.is_empty() {
         let mut arguments = definition.arguments.clone();
         if !revision.has_structured_results() {
@@ -185,10 +170,31 @@ fn prompt(definition: &PromptDefinition, revision: Revision) -> Map<String, Valu
                 argument.title = None;
             }
         }
-        put("arguments", tree(&arguments));
+        shown.insert("arguments".to_owned(), tree(&arguments));
     }
     put_common(&mut shown, &definition.icons, &definition.meta, revision);
     shown
+}
+
+/// Puts the members that all kinds of items begin with.
+fn put_names(
+    shown: &mut Map<String, Value>,
+    name: &str,
+    title: Option<&str>,
+    description: Option<&str>,
+    revision: Revision,
+) {
+    let title = title.filter(|_| revision.has_structured_results());
+    let members = [
+        ("name", Some(name)),
+        ("title", title),
+        ("description", description),
+    ];
+    for (member, text) in members {
+        if let Some(text) = text {
+            shown.insert(member.to_owned(), text.into());
+        }
+    }
 }
 
 fn put_common(

@@ -255,12 +255,9 @@ impl Content {
 
     fn embedded(uri: impl Into<String>, mime_type: impl Into<String>, body: ResourceBody) -> Self {
         Self::Resource(EmbeddedResource {
-            resource: ResourceContents {
-                uri: uri.into(),
-                mime_type: Some(mime_type.into()),
-                body,
-                meta: None,
-            },
+            resource: ResourceContents::of(body)
+                .with_uri(uri)
+                .with_mime_type(mime_type),
             annotations: None,
             meta: None,
         })
@@ -308,8 +305,7 @@ impl MediaContent {
         Self {
             data: STANDARD.encode(bytes),
             mime_type: mime_type.into(),
-            annotations: None,
-            meta: None,
+            ..Self::default()
         }
     }
 }

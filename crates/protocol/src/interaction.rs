@@ -98,11 +98,6 @@ pub struct SamplingTool {
     pub input_schema: Value,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct ModelHint {
-    name: String,
-}
-
 /// Message of the client's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -263,14 +258,12 @@ fn has_tools(message: &SamplingMessage) -> bool {
 fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
     let mut wanted: Vec<&str> = Vec::new();
     for message in messages {
-        let results: Vec<&str> = message
-            .content
-            .iter()
-            .filter_map(|block| match block {
-                SamplingContent::ToolResult(result) => Some(&*result.tool_use_id),
-                _ => None,
-            })
-            .collect();
+        let blocks = message.content.iter();
+        let results = blocks.clone().filter_map(|block| match block {
+            SamplingContent::ToolResult(result) => Some(&*result.tool_use_id),
+            _ => None,
+        });
+        let results: Vec<&str> = results.collect();
         if !results.is_empty() && results.len() < message.content.len() {
             return Err("a message with tool results must not contain anything else".to_owned());
         }
@@ -280,14 +273,11 @@ fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
         if let Some(id) = results.iter().find(|id| !wanted.contains(id)) {
             return Err(format!("the result {id} has no call"));
         }
-        wanted = message
-            .content
-            .iter()
-            .filter_map(|block| match block {
-                SamplingContent::ToolUse(call) => Some(&*call.id),
-                _ => None,
-            })
-            .collect();
+        let calls = blocks.filter_map(|block| match block {
+            SamplingContent::ToolUse(call) => Some(&*call.id),
+            _ => None,
+        });
+        wanted = calls.collect();
     }
     match wanted.first() {
         Some(id) => Err(format!("there is no result for the call {id}")),
@@ -298,26 +288,24 @@ fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
 impl SamplingMessage {
     /// Creates a message of the user.
     pub fn user(content: impl Into<SamplingContent>) -> Self {
-        Self {
-            role: Role::User,
-            content: vec![content.into()],
-        }
+        Self::of(Role::User, [content.into()])
     }
 
     /// Creates a message of the model.
     pub fn assistant(content: impl Into<SamplingContent>) -> Self {
-        Self {
-            role: Role::Assistant,
-            content: vec![content.into()],
-        }
+        Self::of(Role::Assistant, [content.into()])
     }
 
     /// Creates a message with the results of tool calls.
     pub fn results(results: impl IntoIterator<Item = ToolResult>) -> Self {
         let content = results.into_iter().map(SamplingContent::ToolResult);
+        Self::of(Role::User, content)
+    }
+
+    fn of(role: Role, content: impl IntoIterator<Item = SamplingContent>) -> Self {
         Self {
-            role: Role::User,
-            content: content.collect(),
+            role,
+            content: content.into_iter().collect(),
         }
     }
 }

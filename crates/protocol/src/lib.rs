@@ -10,9 +10,6 @@
     rustdoc::private_intra_doc_links
 )]
 
-// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
-// other crates are imported here.
-
 mod canonical;
 mod capabilities;
 mod content;
@@ -33,8 +30,7 @@ mod uri_template;
 mod write;
 
 pub use canonical::canonical;
-pub use capabilities::ClientAbility;
-pub use capabilities::ClientCapabilities;
+pub use capabilities::{ClientAbility, ClientCapabilities};
 pub use content::{
     Annotations, Content, EmbeddedResource, MediaContent, ResourceBody, ResourceContents,
     ResourceLink, Role, TextContent,
@@ -52,10 +48,9 @@ pub use prompts::{PromptArgument, PromptMessage};
 pub use resources::CacheScope;
 pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};
-pub use uri_template::fault_of_uri;
 #[cfg(any(fuzzing, test, feature = "testing"))]
 pub use uri_template::template_holds;
-pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
+pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate, fault_of_uri, percent_decoded};
 pub use write::{is_plain, push_escaped, push_json, push_string};
 
 /// Returns the longest beginning of a text that has at most so many bytes.

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+pub use super::scan::Excess;
 use super::scan::{
-    Bound, Bounds, DEPTH_MAX, JsonString, MEMBERS_MAX, ScanError, Scanner, repeated_member,
+    Bounds, DEPTH_MAX, JsonString, MEMBERS_MAX, ScanError, Scanner, repeated_member,
 };
 pub use ends::{Ends, is_closed};
 use envelope::Envelope;
@@ -46,15 +47,6 @@ impl Default for MessageBounds {
     fn default() -> Self {
         Self::new(DEPTH_MAX, MEMBERS_MAX, u32::MAX, ID_MAX_BYTES)
     }
-}
-
-/// Kinds of exceeded bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Excess {
-    Depth,
-    Members,
-    Values,
-    Id,
 }
 
 /// Content of one body.
@@ -290,77 +282,56 @@ fn is_whole(value: &str) -> bool {
     number.is_some_and(|number| number.fract() == 0.0 && number.abs() < EXACT)
 }
 
-impl Malformed<'_> {
+impl<'a> Malformed<'a> {
     /// Returns true if reading ended before the end of the message, so that its id may be unknown although it has one.
     pub fn is_unread(&self) -> bool {
-        let is_too_large = matches!(
-            self.excess,
-            Some(Excess::Depth | Excess::Members | Excess::Values)
-        );
-        self.kind == MalformedKind::Parse || is_too_large
+        self.kind == MalformedKind::Parse || self.excess.is_some_and(|excess| excess != Excess::Id)
     }
 
     /// A body with a byte at this position that is not UTF-8.
     #[cold]
     pub fn not_utf8(at: usize) -> Self {
-        Self::parse(format!("not UTF-8 at byte {at}"))
-    }
-
-    fn parse(reason: String) -> Self {
-        Self {
-            kind: MalformedKind::Parse,
-            reason: Cow::Owned(reason),
-            id: None,
-            is_response: false,
-            excess: None,
-        }
+        Self::new(
+            MalformedKind::Parse,
+            format!("not UTF-8 at byte {at}"),
+            None,
+        )
     }
 
     /// A document that was given up.
     #[cold]
     pub fn scanned(error: ScanError, scanner: &Scanner<'_>) -> Self {
-        let parse = Self::parse(format!("{} at byte {}", error.reason, error.at));
-        match scanner.exceeded() {
-            None => parse,
-            Some(Bound::Depth) => Self {
-                excess: Some(Excess::Depth),
-                ..parse
-            },
+        let excess = scanner.exceeded();
+        let kind = match excess {
             // The text may still be valid JSON.
-            Some(Bound::Members) => Self {
-                kind: MalformedKind::Invalid,
-                excess: Some(Excess::Members),
-                ..parse
-            },
-            Some(Bound::Values) => Self {
-                kind: MalformedKind::Invalid,
-                excess: Some(Excess::Values),
-                ..parse
-            },
+            Some(Excess::Members | Excess::Values) => MalformedKind::Invalid,
+            Some(Excess::Depth | Excess::Id) | None => MalformedKind::Parse,
+        };
+        let reason = format!("{} at byte {}", error.reason, error.at);
+        Self {
+            excess,
+            ..Self::new(kind, reason, None)
         }
     }
 
     /// Describes the value in place of an id.
     #[cold]
     fn no_id(text: &str, id_bytes: usize) -> Self {
-        let is_string = text.starts_with('"');
+        let reason = format!("id is an integer, or a string of at most {id_bytes} bytes");
         Self {
-            kind: MalformedKind::Invalid,
-            reason: Cow::Owned(format!(
-                "id is an integer, or a string of at most {id_bytes} bytes"
-            )),
-            id: None,
-            is_response: false,
-            excess: is_string.then_some(Excess::Id),
+            excess: text.starts_with('"').then_some(Excess::Id),
+            ..Self::new(MalformedKind::Invalid, reason, None)
         }
     }
-}
 
-impl<'a> Malformed<'a> {
     fn invalid(reason: &'static str, id: Option<&'a str>) -> Self {
+        Self::new(MalformedKind::Invalid, reason, id)
+    }
+
+    fn new(kind: MalformedKind, reason: impl Into<Cow<'static, str>>, id: Option<&'a str>) -> Self {
         Self {
-            kind: MalformedKind::Invalid,
-            reason: Cow::Borrowed(reason),
+            kind,
+            reason: reason.into(),
             id,
             is_response: false,
             excess: None,

@@ -16,16 +16,17 @@ pub struct PromptMessage {
 impl PromptMessage {
     /// Creates a message of the user.
     pub fn user(content: impl Into<Content>) -> Self {
-        Self {
-            role: Role::User,
-            content: content.into(),
-        }
+        Self::of(Role::User, content)
     }
 
     /// Creates a message of the model.
     pub fn assistant(content: impl Into<Content>) -> Self {
+        Self::of(Role::Assistant, content)
+    }
+
+    fn of(role: Role, content: impl Into<Content>) -> Self {
         Self {
-            role: Role::Assistant,
+            role,
             content: content.into(),
         }
     }

@@ -26,6 +26,8 @@ crate::named_enum! {
     }
     /// Returns the date that names the protocol version.
     pub fn as_str;
+    /// Parses the date that names a protocol version.
+    pub fn parse;
     /// All, from old to new.
     pub const ALL;
 }
@@ -33,13 +35,6 @@ crate::named_enum! {
 impl Revision {
     /// The newest revision that begins with a handshake; offered to clients that ask for an unknown one.
     pub const NEWEST_WITH_SESSIONS: Self = Self::V2025_11_25;
-
-    /// Parses the date that names a protocol version.
-    pub fn parse(date: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|revision| revision.as_str() == date)
-    }
 
     /// Returns true if clients open a session with `initialize`.
     pub fn has_sessions(self) -> bool {

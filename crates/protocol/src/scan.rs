@@ -10,11 +10,10 @@
 //! ([`Scanner::object`]), the rest is skipped without recursion ([`Scanner::value`]).
 
 pub(crate) use block::BLOCK;
-pub use bounds::{Bound, Bounds};
+pub use bounds::{Bounds, Excess};
 pub(crate) use gather::{Gather, WINDOW};
-pub use long_number::has_long_number;
+pub use long_number::{has_long_number, rounded_integer};
 pub use repeated::repeated_member;
-pub use rounded::rounded_integer;
 pub use string::JsonString;
 pub(crate) use string::plain_prefix;
 pub use surrogates::{paired, paired_text};
@@ -39,7 +38,7 @@ pub struct Scanner<'a> {
     /// Number of values left.
     values: u32,
     /// The exceeded bound, if the document was rejected for its size.
-    exceeded: Option<Bound>,
+    exceeded: Option<Excess>,
     /// An object may have two members of one name; see [`Scanner::value_with_names`].
     repeats: bool,
 }
@@ -81,7 +80,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The bound because of which the document was refused, if it was one.
-    pub fn exceeded(&self) -> Option<Bound> {
+    pub fn exceeded(&self) -> Option<Excess> {
         self.exceeded
     }
 
@@ -397,7 +396,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn enter(&mut self) -> Result<(), ScanError> {
         if self.depth == DEPTH_MAX {
-            return self.exceeds(Bound::Depth, "nested too deeply");
+            return self.exceeds(Excess::Depth, "nested too deeply");
         }
         self.depth += 1;
         Ok(())
@@ -419,20 +418,20 @@ impl<'a> Scanner<'a> {
                 self.values = left;
                 Ok(())
             }
-            None => self.exceeds(Bound::Values, "there are too many values"),
+            None => self.exceeds(Excess::Values, "there are too many values"),
         }
     }
 
     #[inline]
     fn count(&mut self, members: u16) -> Result<u16, ScanError> {
         if members == MEMBERS_MAX {
-            return self.exceeds(Bound::Members, "an object has too many members");
+            return self.exceeds(Excess::Members, "an object has too many members");
         }
         Ok(members + 1)
     }
 
     #[cold]
-    fn exceeds<T>(&mut self, bound: Bound, reason: &'static str) -> Result<T, ScanError> {
+    fn exceeds<T>(&mut self, bound: Excess, reason: &'static str) -> Result<T, ScanError> {
         self.exceeded = Some(bound);
         self.error(reason)
     }
@@ -462,7 +461,6 @@ mod gather;
 mod long_number;
 mod numbers;
 mod repeated;
-mod rounded;
 mod string;
 mod string_end;
 mod surrogates;

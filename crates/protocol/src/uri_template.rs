@@ -303,12 +303,23 @@ fn is_variable_name(name: &str) -> bool {
 /// The first character that may not stand in a URI, other than braces.
 fn not_in_uris(text: &str) -> Option<(usize, char)> {
     text.char_indices().find(|(at, character)| match character {
-        '%' => !text.as_bytes()[at + 1..]
-            .first_chunk::<2>()
-            .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)),
-        '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}' => true,
-        other => !other.is_ascii_graphic(),
+        '%' => !is_encoded(text, *at),
+        other => is_excluded(*other) || !other.is_ascii_graphic(),
     })
+}
+
+/// Returns true if two hexadecimal digits follow the `%` at this position.
+fn is_encoded(text: &str, at: usize) -> bool {
+    let digits = text.as_bytes()[at + 1..].first_chunk::<2>();
+    digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Returns true for visible characters that a URI does not have.
+fn is_excluded(character: char) -> bool {
+    matches!(
+        character,
+        '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'
+    )
 }
 
 /// Describes the problem of a URI that names a resource; `None` if it is valid. Characters beyond ASCII are
@@ -326,14 +337,7 @@ pub fn fault_of_uri(uri: &str) -> Option<&'static str> {
     if !has_scheme {
         return Some("it does not begin with a scheme, such as `file:`");
     }
-    let is_foreign = |c: char| {
-        c.is_control()
-            || matches!(
-                c,
-                ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'
-            )
-    };
-    uri.contains(is_foreign)
+    uri.contains(|c: char| c.is_control() || c == ' ' || is_excluded(c))
         .then_some("it has a character that must be percent-encoded")
 }
 
@@ -382,7 +386,7 @@ impl UriTemplate {
 }
 
 /// Undoes percent-encoding. `None` if a `%` has no two digits, or the result is not UTF-8.
-fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
+pub fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }

@@ -3,10 +3,10 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Expr, ExprLit, Ident, Lit, Pat};
+use syn::{Expr, Ident, Pat};
 
 use super::{ToolFn, name_of_default};
-use crate::options::Preset;
+use crate::options::{Preset, string};
 use crate::parse::Argument;
 
 /// Collects the variables that a pattern binds. A name with a capital letter is that of a type.
@@ -111,12 +111,9 @@ pub(super) fn field(i: usize, argument: &Argument) -> TokenStream {
 
 /// The value of a preset. A string literal converts into a `String`.
 pub(crate) fn preset(value: &Expr) -> TokenStream {
-    match value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => quote_spanned!(text.span()=> ::core::convert::Into::into(#text)),
-        other => other.to_token_stream(),
+    match string(value) {
+        Some(text) => quote_spanned!(text.span()=> ::core::convert::Into::into(#text)),
+        None => value.to_token_stream(),
     }
 }
 

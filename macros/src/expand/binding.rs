@@ -6,6 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Ident, Type};
 
 use super::{extracted, extracts, has_state, local, state};
+use crate::methods::carrier_of;
 use crate::parse::{Function, Parameter, Placement};
 
 /// The type of a function with its state; nothing without state.
@@ -29,13 +30,12 @@ pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream 
     let bound = match (has_state(offered), offered.place) {
         (true, _) => quote!(__LongshoreBound { #(#states: #values,)* }),
         (false, Placement::Free) => quote!(*self),
-        (false, Placement::Method) => quote! {
-            __LongshoreMethod {
-                __longshore_this: ::longshore::__private::Arc::clone(&self.__longshore_this),
-                __longshore_definition:
-                    ::longshore::__private::Arc::clone(&self.__longshore_definition),
-            }
-        },
+        (false, Placement::Method) => carrier_of(
+            &quote!(self.__longshore_this),
+            &quote!(::longshore::__private::Arc::clone(
+                &self.__longshore_definition
+            )),
+        ),
     };
     let plain = match has_state(offered) {
         true => quote! {

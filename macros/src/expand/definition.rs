@@ -2,9 +2,10 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
+use syn::Attribute;
 use syn::ext::IdentExt;
-use syn::{Attribute, Expr, ExprLit, Lit};
 
+use crate::options::string;
 use crate::parse::{Function, Options};
 
 /// The name that callers know it by, without the prefix of its object.
@@ -58,15 +59,12 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> Option<TokenStream> {
         if !lines.is_empty() {
             lines.push(quote!("\n"));
         }
-        lines.push(match &doc.value {
-            Expr::Lit(ExprLit {
-                lit: Lit::Str(line),
-                ..
-            }) => {
+        lines.push(match string(&doc.value) {
+            Some(line) => {
                 let line = line.value();
                 line.strip_prefix(' ').unwrap_or(&line).to_token_stream()
             }
-            other => other.to_token_stream(),
+            None => doc.value.to_token_stream(),
         });
     }
     (!lines.is_empty())

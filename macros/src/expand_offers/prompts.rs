@@ -9,7 +9,7 @@ use crate::expand::{
     Carrier, bind, bind_extractors, bound_type, common, documentation, has_state, name, unbound,
     unit,
 };
-use crate::methods::Object;
+use crate::methods::{Object, new_carrier};
 
 /// A prompt.
 pub(crate) fn prompt(prompt: &PromptFn) -> TokenStream {
@@ -66,14 +66,12 @@ pub(crate) fn prompt_of_method(prompt: &PromptFn, object: &Object) -> TokenStrea
     let ty = quote!(::longshore::__private::PromptDefinition);
     let (carrier, carrier_type) = object.carrier(&ty);
     let implementation = prompt_impl(prompt, &carrier);
+    let new_carrier = new_carrier(&definition);
     quote! {
         #traits
         #carrier_type
         #implementation
-        ::longshore::__private::Arc::new(__LongshoreMethod {
-            __longshore_this: ::longshore::__private::Arc::clone(&self),
-            __longshore_definition: ::longshore::__private::Arc::new(#definition),
-        })
+        #new_carrier
     }
 }
 

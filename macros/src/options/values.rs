@@ -26,15 +26,19 @@ pub(super) fn set<T>(
 
 pub(super) fn text(option: &Meta) -> syn::Result<LitStr> {
     let value = &option.require_name_value()?.value;
-    match value {
+    string(value)
+        .cloned()
+        .ok_or_else(|| syn::Error::new_spanned(value, "expected a string in quotes"))
+}
+
+/// The literal, if an expression is a string.
+pub(crate) fn string(expression: &Expr) -> Option<&LitStr> {
+    match expression {
         Expr::Lit(ExprLit {
             lit: Lit::Str(text),
             ..
-        }) => Ok(text.clone()),
-        other => Err(syn::Error::new_spanned(
-            other,
-            "expected a string in quotes",
-        )),
+        }) => Some(text),
+        _ => None,
     }
 }
 

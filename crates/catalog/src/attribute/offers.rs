@@ -14,8 +14,8 @@ use bytes::Bytes;
 use super::DynamicError;
 use crate::catalog::extract::Rejection;
 use crate::catalog::{
-    CallContext, ClientRequestError, CompletionRequest, Completions, IntoContents,
-    InvalidParameter, PromptError, ResourceDefinition, ResourceError,
+    CallContext, CompletionRequest, Completions, IntoContents, PromptError, ResourceDefinition,
+    ResourceError, ToolError, ToolErrorKind,
 };
 use crate::net::with_causes;
 use crate::protocol::ResourceContents;
@@ -32,12 +32,11 @@ impl<T, E> Answer<T, E> {
 }
 
 /// An error of resources or prompts.
-pub trait Fault: From<InvalidParameter> + From<ClientRequestError> {
+pub trait Fault {
     fn in_words(message: String) -> Self;
-    /// The error of another library, whose message was not written for the caller.
-    fn foreign(message: String) -> Self;
-    fn with_cause(self, cause: String) -> Self;
-    fn of_the_server(message: &'static str) -> Self;
+    fn of_dynamic(error: &(dyn Error + 'static)) -> Self;
+    /// Converts the error of a function that could not run.
+    fn of_unrun(error: &ToolError) -> Self;
 }
 
 macro_rules! faults {
@@ -46,14 +45,18 @@ macro_rules! faults {
             fn in_words(message: String) -> Self {
                 Self::new(message)
             }
-            fn foreign(message: String) -> Self {
-                Self::foreign(message)
+            fn of_dynamic(error: &(dyn Error + 'static)) -> Self {
+                Self::from_dynamic(error)
             }
-            fn with_cause(self, cause: String) -> Self {
-                self.caused_by(cause)
-            }
-            fn of_the_server(message: &'static str) -> Self {
-                Self::internal(message)
+            fn of_unrun(error: &ToolError) -> Self {
+                let converted = match error.kind() {
+                    ToolErrorKind::Internal => Self::internal(error.message()),
+                    _ => Self::new(error.message()),
+                };
+                match error.source() {
+                    Some(cause) => converted.caused_by(with_causes(cause)),
+                    None => converted,
+                }
             }
         }
     )*};
@@ -86,23 +89,7 @@ where
     E: Fault,
 {
     fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
-        returned.map_err(|e| of_dynamic(e.as_error()))
-    }
-}
-
-fn of_dynamic<E: Fault>(error: &(dyn Error + 'static)) -> E {
-    if let Some(invalid) = error.downcast_ref::<InvalidParameter>() {
-        return E::from(invalid.clone());
-    }
-    match error.downcast_ref::<ClientRequestError>() {
-        Some(of_client) => E::from(of_client.clone()),
-        None => {
-            let foreign = E::foreign(error.to_string());
-            match error.source() {
-                Some(cause) => foreign.with_cause(with_causes(cause)),
-                None => foreign,
-            }
-        }
+        returned.map_err(|e| E::of_dynamic(e.as_error()))
     }
 }
 
@@ -356,5 +343,5 @@ pub async fn run_blocking_or<T: Send + 'static, E: Fault>(
     function: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, E> {
     let returned = super::run_blocking(function).await;
-    returned.map_err(|_| E::of_the_server("the server is shutting down"))
+    returned.map_err(|error| E::of_unrun(&error))
 }

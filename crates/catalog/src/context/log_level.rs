@@ -27,12 +27,6 @@ longshore_protocol::named_enum! {
     }
     /// The name on the wire.
     pub fn as_str;
-    const ALL;
-}
-
-impl LogLevel {
     /// Parses the name on the wire.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.as_str() == word)
-    }
+    pub fn parse;
 }

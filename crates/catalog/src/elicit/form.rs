@@ -82,19 +82,11 @@ impl Form {
     pub fn of<T: JsonSchema + DeserializeOwned>() -> Result<Self, FormError> {
         let mut schema = schema::of_arguments::<T>();
         let is_checked_by_type = schema::says_no_more_than_type(&schema);
-        let definitions = schema["$defs"].take();
-        if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-            for field in fields.values_mut() {
-                let Value::Object(field) = field else {
-                    continue;
-                };
-                schema::without_null(field);
-                schema::inline(field, &definitions);
-                if let Some(Value::Object(items)) = field.get_mut("items") {
-                    schema::inline(items, &definitions);
-                }
+        inline_fields(&mut schema, |field, definitions| {
+            if let Some(Value::Object(items)) = field.get_mut("items") {
+                schema::inline(items, definitions);
             }
-        }
+        });
         Self::new(schema, is_checked_by_type)
     }
 
@@ -123,17 +115,9 @@ impl Form {
             "exclusiveMaximum",
             "multipleOf",
         ];
-        let definitions = schema.get_mut("$defs").map(Value::take);
-        let definitions = definitions.unwrap_or_default();
-        let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
-        for field in fields.into_iter().flat_map(Map::values_mut) {
-            let Value::Object(field) = field else {
-                continue;
-            };
-            schema::without_null(field);
-            schema::inline(field, &definitions);
+        inline_fields(&mut schema, |field, _| {
             field.retain(|keyword, _| !CONSTRAINTS.contains(&&**keyword));
-        }
+        });
         Self::new(schema, false)
     }
 
@@ -222,6 +206,20 @@ impl FormError {
             place: place.to_owned(),
             problem: problem.into(),
         }
+    }
+}
+
+/// Puts the definitions of fields in the places of their references, and removes null from the fields. `adapt` is given each
+/// field then, and the definitions.
+fn inline_fields(schema: &mut Value, adapt: impl Fn(&mut Map<String, Value>, &Value)) {
+    let definitions = schema.get_mut("$defs").map(Value::take);
+    let definitions = definitions.unwrap_or_default();
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    let fields = fields.into_iter().flat_map(Map::values_mut);
+    for field in fields.filter_map(Value::as_object_mut) {
+        schema::without_null(field);
+        schema::inline(field, &definitions);
+        adapt(field, &definitions);
     }
 }
 
@@ -402,6 +400,12 @@ mod tests {
         S,
         #[schemars(title = "Large")]
         L,
+    }
+
+    #[test]
+    fn a_type_of_any_value_is_no_form() {
+        let error = Form::of::<Value>().expect_err("no object");
+        assert_eq!(error.to_string(), "the form is a schema of an object");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::view;
-use super::super::{Prompt, Resource, ResourceDefinition, ResourceTemplate, Tool};
+use super::super::{AnyResource, Prompt, Resource, ResourceDefinition, ResourceTemplate, Tool};
 use super::entry::CatalogResource;
 use super::entry::{CatalogPrompt, CatalogTemplate, CatalogTool};
 use super::error::CatalogError;
@@ -49,40 +49,35 @@ impl Catalog {
         if !is_tool_name(&name) {
             return Err(CatalogError::Name { name });
         }
-        match self.tools.add(CatalogTool::new(tool)?) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(CatalogError::Duplicate { name }),
+        let added = self.tools.add(CatalogTool::new(tool)?);
+        added.map_err(|_| CatalogError::Duplicate { name })
+    }
+
+    pub(super) fn add_resource(&mut self, resource: AnyResource) -> Result<(), CatalogError> {
+        match resource {
+            AnyResource::Fixed(resource) => self.add_fixed(resource),
+            AnyResource::Template(template) => self.add_template(template),
         }
     }
 
-    pub(super) fn add_resource(&mut self, resource: Arc<dyn Resource>) -> Result<(), CatalogError> {
+    fn add_fixed(&mut self, resource: Arc<dyn Resource>) -> Result<(), CatalogError> {
         let definition = resource.definition();
         let uri = definition.uri.clone();
         if let Some(problem) = fault_of_uri(&uri) {
             return Err(CatalogError::Uri { uri, problem });
         }
         check_resource(definition)?;
-        match self.resources.add(CatalogResource { resource }) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(CatalogError::DuplicateResource { uri }),
-        }
+        let added = self.resources.add(CatalogResource { resource });
+        added.map_err(|_| CatalogError::DuplicateResource { uri })
     }
 
-    pub(super) fn add_template(
-        &mut self,
-        template: Arc<dyn ResourceTemplate>,
-    ) -> Result<(), CatalogError> {
+    fn add_template(&mut self, template: Arc<dyn ResourceTemplate>) -> Result<(), CatalogError> {
         let definition = template.definition();
         let text = definition.uri.clone();
-        let uri = match UriTemplate::parse(&text) {
-            Ok(uri) => uri,
-            Err(source) => {
-                return Err(CatalogError::Template {
-                    template: text,
-                    source,
-                });
-            }
-        };
+        let uri = UriTemplate::parse(&text).map_err(|source| CatalogError::Template {
+            template: text.clone(),
+            source,
+        })?;
         check_resource(definition)?;
         let rival = self
             .templates
@@ -123,13 +118,11 @@ impl Catalog {
                 return fault(format!("{:?} is not a valid argument name", argument.name));
             }
         }
-        match self.prompts.add(CatalogPrompt {
+        let added = self.prompts.add(CatalogPrompt {
             prompt,
             operation: OperationId::OTHER,
-        }) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(CatalogError::DuplicatePrompt { name }),
-        }
+        });
+        added.map_err(|_| CatalogError::DuplicatePrompt { name })
     }
 
     /// Registers the usage counters of each tool and prompt.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::Value;
 
+use super::super::table::ListItem;
 use super::CatalogError;
 use crate::catalog::schema::{
     self, Compiled, HeaderParameter, SchemaError, says_no_more_than_type,
@@ -139,17 +140,19 @@ impl CatalogTool {
         };
         let mut tree = Value::Object(arguments.to_map()?);
         let is_exact = !arguments.may_have_long_numbers();
-        if let Err(invalid) = schema.check(&tree) {
-            let definition = self.tool.definition();
-            if !is_exact || !schema::omit_nulls(&definition.input_schema, &mut tree) {
+        let checked = schema.check(&tree);
+        let has_nulls = checked.is_err();
+        if let Err(invalid) = checked {
+            if !schema::omit_nulls(&self.tool.definition().input_schema, &mut tree) {
                 return Err(invalid);
             }
             schema.check(&tree)?;
         }
-        match tree {
-            Value::Object(object) if is_exact => Ok(Arguments::from(object)),
-            _ => Ok(arguments),
-        }
+        Ok(match tree {
+            Value::Object(object) if is_exact => Arguments::from(object),
+            tree if has_nulls => arguments.limited_to(&tree),
+            _ => arguments,
+        })
     }
 
     /// Checks a structured result against the output schema, unless it says that the tool failed. Of a result whose type
@@ -189,32 +192,15 @@ fn check_against(schema: &Compiled, structured: Option<&str>) -> Result<(), Stri
     schema.check(&tree).map_err(|e| e.to_string())
 }
 
-impl fmt::Debug for CatalogTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogTool")
-            .field(&self.tool.definition().name())
-            .finish()
-    }
+/// Shows entries by their keys.
+macro_rules! debug_by_key {
+    ($($entry:ident)*) => {$(
+        impl fmt::Debug for $entry {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($entry)).field(&self.key()).finish()
+            }
+        }
+    )*};
 }
 
-impl fmt::Debug for CatalogResource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogResource")
-            .field(&self.resource.definition().uri())
-            .finish()
-    }
-}
-
-impl fmt::Debug for CatalogTemplate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogTemplate").field(&self.uri).finish()
-    }
-}
-
-impl fmt::Debug for CatalogPrompt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogPrompt")
-            .field(&self.prompt.definition().name())
-            .finish()
-    }
-}
+debug_by_key! { CatalogTool CatalogResource CatalogTemplate CatalogPrompt }

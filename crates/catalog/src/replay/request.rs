@@ -218,6 +218,21 @@ impl fmt::Debug for ClientRequest<'_> {
     }
 }
 
+/// The method that names a request, which is the field `$request`.
+macro_rules! named_request {
+    ($request:tt) => {
+        /// Names the request, in at most 128 bytes. Default: a generated name.
+        ///
+        /// Clients of 2026-07-28 see the name, and may send the response together with the first call.
+        pub fn named(mut self, name: impl Into<String>) -> Self {
+            self.$request.set_name(name.into());
+            self
+        }
+    };
+}
+
+pub(crate) use named_request;
+
 /// Sends a request of the protocol as it is, and returns the result as it is. Capabilities are not checked.
 pub async fn send_named(
     session: &ReplaySession,

@@ -1,8 +1,5 @@
 //! Error messages for invalid values, written for models. Validation has already failed; this only explains. It may
 //! therefore stop early, which bounds its time: the validator would list each invalid item of an array of a million.
-//!
-//! Whether something is wrong is settled before; this is for words. So it may stop early, which bounds it: the
-//! validator would list each wrong item of an array of a million.
 
 mod types;
 mod values;
@@ -132,11 +129,8 @@ impl<'a> Explanation<'a> {
             self.visit(target, value);
         }
         self.look_at_conditions(members, value);
-        if before == self.found.len()
-            && ["unevaluatedProperties", "unevaluatedItems"]
-                .iter()
-                .any(|keyword| members.contains_key(*keyword))
-        {
+        let has = |keyword: &str| members.contains_key(keyword);
+        if before == self.found.len() && (has("unevaluatedProperties") || has("unevaluatedItems")) {
             self.look_at_unevaluated(schema, value);
         }
     }
@@ -341,7 +335,7 @@ impl<'a> Explanation<'a> {
                 self.found.append(&mut failures.swap_remove(nearest));
                 self.found.truncate(VIOLATIONS);
             }
-            _ => {
+            None => {
                 let words = values_of(branches).map_or_else(
                     || format!("{} matches none of the forms allowed here", brief(value)),
                     |values| format!("{} is not one of {}", brief(value), listed(&values)),

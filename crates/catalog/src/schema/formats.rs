@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::is_data;
+
 /// Removes the formats that `schemars` and OpenAPI have for numbers, of which validators warn. What they say of the range of
 /// integers of up to 32 bits is said by `minimum` and `maximum` instead.
 ///
@@ -23,22 +25,17 @@ fn walk(schema: &mut Value, with_ranges: bool) {
             }
             for (keyword, member) in members {
                 match (&**keyword, member) {
-                    // Values, not schemas.
-                    ("const" | "enum" | "default" | "examples", _) => {}
                     ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
-                        for schema in schemas.values_mut() {
-                            walk(schema, with_ranges);
-                        }
+                        schemas
+                            .values_mut()
+                            .for_each(|schema| walk(schema, with_ranges));
                     }
+                    (keyword, _) if is_data(keyword) => {}
                     (_, member) => walk(member, with_ranges),
                 }
             }
         }
-        Value::Array(items) => {
-            for item in items {
-                walk(item, with_ranges);
-            }
-        }
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, with_ranges)),
         _ => {}
     }
 }
@@ -68,16 +65,13 @@ fn remove_format(schema: &mut Map<String, Value>, with_ranges: bool) {
     };
     schema.shift_remove("format");
     if let Some((minimum, maximum)) = range.filter(|_| with_ranges) {
-        let is_unbounded = |bound: &str, exclusive: &str| {
-            !schema.contains_key(bound) && !schema.contains_key(exclusive)
-        };
-        let lower = is_unbounded("minimum", "exclusiveMinimum");
-        let upper = is_unbounded("maximum", "exclusiveMaximum");
-        if lower {
-            schema.insert("minimum".to_owned(), minimum.into());
-        }
-        if upper {
-            schema.insert("maximum".to_owned(), maximum.into());
+        for (bound, exclusive, value) in [
+            ("minimum", "exclusiveMinimum", minimum),
+            ("maximum", "exclusiveMaximum", maximum),
+        ] {
+            if !schema.contains_key(exclusive) {
+                schema.entry(bound).or_insert_with(|| value.into());
+            }
         }
     }
 }

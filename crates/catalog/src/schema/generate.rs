@@ -120,11 +120,7 @@ fn mean_root(schema: &mut Value, reference: &str) {
                 }
             }
         }
-        Value::Array(items) => {
-            for item in items {
-                mean_root(item, reference);
-            }
-        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mean_root(item, reference)),
         _ => {}
     }
 }
@@ -162,11 +158,7 @@ pub fn inline(schema: &mut Map<String, Value>, definitions: &Value) {
 
 fn for_each_optional(schema: &mut Value, chosen: impl Fn(&Map<String, Value>) -> bool) {
     let required = schema.get("required").cloned().unwrap_or_default();
-    let is_required = |name: &str| {
-        required
-            .as_array()
-            .is_some_and(|names| names.iter().any(|n| n == name))
-    };
+    let is_required = |name: &str| super::parts(&required).any(|required| required == name);
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
     };

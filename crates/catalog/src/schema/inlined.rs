@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use super::is_data;
+
 /// Maximum growth of a schema, in bytes.
 const GROWTH_MAX: usize = 512;
 /// Maximum number of definitions within each other. Recursive schemas exceed it.
@@ -96,13 +98,8 @@ impl Inliner {
                 {
                     return None;
                 }
-                let schemas = members.iter_mut().filter(|(keyword, _)| {
-                    !matches!(keyword.as_str(), "const" | "enum" | "default" | "examples")
-                });
-                for (_, schema) in schemas {
-                    self.expand(schema)?;
-                }
-                Some(())
+                let mut schemas = members.iter_mut().filter(|(keyword, _)| !is_data(keyword));
+                schemas.try_for_each(|(_, schema)| self.expand(schema))
             }
             Value::Array(items) => items.iter_mut().try_for_each(|item| self.expand(item)),
             _ => Some(()),

@@ -3,7 +3,7 @@
 use http::HeaderName;
 use serde_json::{Map, Value};
 
-use super::{SchemaError, SchemaProblem, push};
+use super::{SchemaError, SchemaProblem, is_data, push};
 
 /// An argument that a client also sends as a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,9 @@ impl Search {
                         self.pointer.truncate(length);
                     }
                 }
-                (keyword, value) if !is_data(keyword) => self.unreachable(keyword, value)?,
+                (keyword, value) if !is_data(keyword) && keyword != KEYWORD => {
+                    self.unreachable(keyword, value)?;
+                }
                 _ => {}
             }
         }
@@ -129,7 +131,7 @@ impl Search {
                     ));
                 }
                 for (name, member) in members {
-                    if is_map_of_schemas(step) || !is_data(name) {
+                    if is_map_of_schemas(step) || !is_data(name) && name != KEYWORD {
                         self.unreachable(name, member)?;
                     }
                 }
@@ -151,11 +153,6 @@ impl Search {
 }
 
 const KEYWORD: &str = "x-mcp-header";
-
-/// Returns true if a keyword's value is data, where the annotation is an ordinary member.
-fn is_data(keyword: &str) -> bool {
-    matches!(keyword, "const" | "enum" | "default" | "examples" | KEYWORD)
-}
 
 /// Returns true if a keyword's value maps names to schemas, where the annotation is a name.
 fn is_map_of_schemas(keyword: &str) -> bool {

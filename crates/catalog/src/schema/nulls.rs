@@ -7,6 +7,8 @@ use std::iter;
 
 use serde_json::Value;
 
+use super::{is_data, parts};
+
 /// Maximum number of references from one schema to the next for the same value.
 const REFERENCES_MAX: usize = 32;
 
@@ -30,9 +32,7 @@ pub fn requires_number(schema: &Value) -> bool {
                     schemas.values().any(requires_number)
                 }
                 ("type", name) => name == "number",
-                // Values, not schemas.
-                ("const" | "enum" | "default" | "examples", _) => false,
-                (_, member) => requires_number(member),
+                (keyword, member) => !is_data(keyword) && requires_number(member),
             }
         }),
         Value::Array(schemas) => schemas.iter().any(requires_number),
@@ -59,12 +59,7 @@ pub fn omit_nulls(schema: &Value, value: &mut Value) -> bool {
 }
 
 fn has_null(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.iter().any(has_null),
-        Value::Object(members) => members.values().any(has_null),
-        _ => false,
-    }
+    value.is_null() || parts(value).any(has_null)
 }
 
 struct Search<'s> {

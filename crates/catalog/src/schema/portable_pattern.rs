@@ -5,24 +5,27 @@ use std::str::Chars;
 
 use serde_json::Value;
 
+use super::is_data;
+
 /// Returns true if clients can compile all patterns of a schema.
 ///
 /// Many clients compile the output schemas of a list with JavaScript's regular expressions in Unicode mode. One pattern
 /// that is invalid there makes the whole list unusable to them.
 pub(super) fn has_portable_patterns(schema: &Value) -> bool {
     match schema {
-        Value::Object(members) => members.iter().all(|(keyword, value)| {
-            match (keyword.as_str(), value) {
-                // Values, not schemas.
-                ("const" | "enum" | "default" | "examples", Value::Array(_)) => true,
-                ("pattern", Value::String(pattern)) => is_portable(pattern),
-                ("patternProperties", Value::Object(schemas)) => {
-                    schemas.keys().all(|pattern| is_portable(pattern))
-                        && schemas.values().all(has_portable_patterns)
-                }
-                (_, value) => has_portable_patterns(value),
-            }
-        }),
+        Value::Object(members) => {
+            members
+                .iter()
+                .all(|(keyword, value)| match (keyword.as_str(), value) {
+                    (keyword, Value::Array(_)) if is_data(keyword) => true,
+                    ("pattern", Value::String(pattern)) => is_portable(pattern),
+                    ("patternProperties", Value::Object(schemas)) => {
+                        schemas.keys().all(|pattern| is_portable(pattern))
+                            && schemas.values().all(has_portable_patterns)
+                    }
+                    (_, value) => has_portable_patterns(value),
+                })
+        }
         Value::Array(items) => items.iter().all(has_portable_patterns),
         _ => true,
     }

@@ -7,7 +7,8 @@ use jsonschema::{Draft, Uri, uri};
 use serde_json::{Map, Value};
 
 use super::cost::{Bound, Graph};
-use super::{SchemaError, SchemaProblem, options, push};
+use super::{SchemaError, SchemaProblem, options, parts, push};
+use crate::protocol::percent_decoded;
 
 const DEPTH: usize = 64;
 const SUBSCHEMAS: usize = 10_000;
@@ -325,7 +326,7 @@ impl<'s> Survey<'s> {
             .pointer(&path)
             .ok_or_else(|| unresolved(pointer, reference))?;
         let base = Arc::clone(&self.nodes[resource].base);
-        let mut at = self.nodes[resource].pointer.clone() + &path;
+        let mut at = self.nodes[resource].pointer.clone() + &*path;
         self.add(target, &mut at, &base, 0)
     }
 
@@ -444,28 +445,9 @@ fn target_of(keyword: &str) -> Target<'static> {
     }
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let high = char::from(rest.next()?).to_digit(16)?;
-            let low = char::from(rest.next()?).to_digit(16)?;
-            bytes.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
 fn json_depth(value: &Value, limit: usize) -> Option<()> {
     let limit = limit.checked_sub(1)?;
-    match value {
-        Value::Object(members) => members.values().try_for_each(|v| json_depth(v, limit)),
-        Value::Array(items) => items.iter().try_for_each(|v| json_depth(v, limit)),
-        _ => Some(()),
-    }
+    parts(value).try_for_each(|part| json_depth(part, limit))
 }
 
 fn too_large(pointer: &str, limit: usize, what: &'static str) -> SchemaError {

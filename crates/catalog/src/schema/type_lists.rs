@@ -107,7 +107,8 @@ fn group(kind: &str) -> &str {
     }
 }
 
-fn is_of(value: &Value, kind: &str) -> bool {
+/// Returns true if a value has the type of this name.
+pub(super) fn is_of(value: &Value, kind: &str) -> bool {
     match value {
         Value::Null => kind == "null",
         Value::Bool(_) => kind == "boolean",

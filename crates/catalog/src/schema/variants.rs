@@ -9,6 +9,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::parts;
+
 /// Deserialises a sample value, and returns the error message of the type.
 pub(super) type DeserializeError = fn(Value) -> Option<String>;
 
@@ -39,23 +41,14 @@ pub(super) fn flatten(schema: &mut Value, refusal: Option<DeserializeError>) {
 
 /// Finds enumerations that are not flat.
 fn collect(schema: &Value, found: &mut Vec<Vec<Value>>) {
-    match schema {
-        Value::Object(members) => {
-            for (keyword, member) in members {
-                if let ("oneOf", Value::Array(branches)) = (&**keyword, member)
-                    && is_mixed(branches)
-                {
-                    if !found.contains(branches) {
-                        found.push(branches.clone());
-                    }
-                } else {
-                    collect(member, found);
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
-        _ => {}
+    if let Some(Value::Array(branches)) = schema.get("oneOf")
+        && is_mixed(branches)
+        && !found.contains(branches)
+    {
+        found.push(branches.clone());
     }
+    // Branches that are strings hold no other enumerations.
+    parts(schema).for_each(|part| collect(part, found));
 }
 
 /// Returns true for branches that are strings all of them, of which some have several values and nothing else to say.
@@ -100,9 +93,8 @@ fn replace(schema: &mut Value, branches: &[Value], flat: &[Value]) {
             }
         }
         Value::Array(items) => {
-            for item in items {
-                replace(item, branches, flat);
-            }
+            let items = items.iter_mut();
+            items.for_each(|item| replace(item, branches, flat));
         }
         _ => {}
     }

@@ -1,8 +1,6 @@
-//! Parts of a sampling request: preferences, tools and their results.
+//! Parts of a sampling request: the choice of tools, the context and the preferences.
 
 use serde::Serialize;
-
-use super::ModelHint;
 
 crate::named_enum! {
     /// Controls the model's use of tools.
@@ -44,6 +42,11 @@ pub struct ModelPreferences {
     speed_priority: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     intelligence_priority: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ModelHint {
+    name: String,
 }
 
 impl ModelPreferences {

@@ -31,8 +31,10 @@ impl Default for Bounds {
 
 /// Kinds of exceeded bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum Excess {
     Depth,
     Members,
     Values,
+    /// The ID of a message is too long. The scanner knows no IDs.
+    Id,
 }

@@ -147,7 +147,7 @@ fn values_in_arrays_and_objects_are_counted() {
         let read = scanner.value().and_then(|_| scanner.end());
         assert_eq!(
             read.is_err(),
-            scanner.exceeded() == Some(Bound::Values),
+            scanner.exceeded() == Some(Excess::Values),
             "{text}"
         );
         read.is_ok()
@@ -173,11 +173,11 @@ fn bounds_may_be_narrower() {
     };
     for (text, exceeded) in [
         ("[[[1]]]", None),
-        ("[[[[]]]]", Some(Bound::Depth)),
+        ("[[[[]]]]", Some(Excess::Depth)),
         (r#"{"a":{"a":{"a":1}},"b":[]}"#, None),
-        (r#"{"a":{"a":{"a":{}}}}"#, Some(Bound::Depth)),
+        (r#"{"a":{"a":{"a":{}}}}"#, Some(Excess::Depth)),
         (r#"[{"a":1,"b":2},{"a":1,"b":2}]"#, None),
-        (r#"{"a":{"a":1,"b":2,"c":3}}"#, Some(Bound::Members)),
+        (r#"{"a":{"a":1,"b":2,"c":3}}"#, Some(Excess::Members)),
     ] {
         assert_eq!(refused(text), exceeded, "{text}");
     }

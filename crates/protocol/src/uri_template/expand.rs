@@ -1,6 +1,6 @@
 //! Expansion of templates to URIs.
 
-use super::{Atom, Operator, UriTemplate, is_reserved};
+use super::{Atom, Operator, UriTemplate, is_encoded, is_reserved};
 
 impl UriTemplate {
     /// Expands the template. Variables without a value are left out.
@@ -47,13 +47,8 @@ impl UriTemplate {
 fn push_encoded(uri: &mut String, text: &str, reserved: bool) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for (at, byte) in text.bytes().enumerate() {
-        let is_triplet = || {
-            byte == b'%'
-                && text.as_bytes()[at + 1..]
-                    .first_chunk::<2>()
-                    .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-        };
-        if is_unreserved(byte) || reserved && (is_reserved(byte) || is_triplet()) {
+        let is_kept = || is_reserved(byte) || byte == b'%' && is_encoded(text, at);
+        if is_unreserved(byte) || reserved && is_kept() {
             uri.push(char::from(byte));
         } else {
             uri.push('%');

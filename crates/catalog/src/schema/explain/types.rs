@@ -2,22 +2,11 @@
 
 use serde_json::Value;
 
+use crate::catalog::schema::type_lists::is_of;
+
 pub(super) fn has_type(expected: &Value, value: &Value) -> bool {
     match expected {
-        Value::String(name) => match (name.as_str(), value) {
-            ("null", Value::Null)
-            | ("boolean", Value::Bool(_))
-            | ("string", Value::String(_))
-            | ("array", Value::Array(_))
-            | ("object", Value::Object(_))
-            | ("number", Value::Number(_)) => true,
-            ("integer", Value::Number(number)) => {
-                number.is_i64()
-                    || number.is_u64()
-                    || number.as_f64().is_some_and(|n| n.fract() == 0.0)
-            }
-            _ => false,
-        },
+        Value::String(name) => is_of(value, name),
         Value::Array(names) => names.iter().any(|name| has_type(name, value)),
         _ => true,
     }
