@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::Notify;
 
-use super::catalog_metrics::CatalogMetrics;
+use super::observability::CatalogMetrics;
 use super::snapshot::{ListChanges, Snapshot};
 use super::waiters::{WaiterSlot, Waiters};
 use crate::net::ShareKey;
