@@ -29,32 +29,35 @@ impl ClientStatsHandle {
     /// Statistics of an API client.
     pub(super) fn of_client(name: &str, kind: &'static str, client: &Arc<ApiClient>) -> Self {
         let client = Arc::downgrade(client);
-        Self {
-            name: name.to_owned(),
-            kind,
-            read: Arc::new(move || {
-                let client = client.upgrade()?;
-                Some(ClientStats {
-                    bulkhead: client.stats(),
-                    retries: client.retried(),
-                })
-            }),
-            mismatches: Mismatches::default(),
-        }
+        Self::new(name, kind, move || {
+            let client = client.upgrade()?;
+            Some(ClientStats {
+                bulkhead: client.stats(),
+                retries: client.retried(),
+            })
+        })
     }
 
     /// Statistics of a client that never retries.
     pub(super) fn of_bulkhead(name: &str, kind: &'static str, bulkhead: &Arc<Bulkhead>) -> Self {
         let bulkhead = Arc::downgrade(bulkhead);
+        Self::new(name, kind, move || {
+            Some(ClientStats {
+                bulkhead: bulkhead.upgrade()?.stats(),
+                retries: 0,
+            })
+        })
+    }
+
+    fn new(
+        name: &str,
+        kind: &'static str,
+        read: impl Fn() -> Option<ClientStats> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             kind,
-            read: Arc::new(move || {
-                Some(ClientStats {
-                    bulkhead: bulkhead.upgrade()?.stats(),
-                    retries: 0,
-                })
-            }),
+            read: Arc::new(read),
             mismatches: Mismatches::default(),
         }
     }
@@ -78,7 +81,7 @@ impl ClientStatsHandle {
 
 impl std::fmt::Debug for ClientStatsHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gauge")
+        f.debug_struct("ClientStatsHandle")
             .field("name", &self.name)
             .field("kind", &self.kind)
             .finish_non_exhaustive()
