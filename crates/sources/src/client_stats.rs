@@ -81,7 +81,7 @@ impl ClientStatsHandle {
 
 impl std::fmt::Debug for ClientStatsHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gauge")
+        f.debug_struct("ClientStatsHandle")
             .field("name", &self.name)
             .field("kind", &self.kind)
             .finish_non_exhaustive()

@@ -449,6 +449,15 @@ async fn a_program_that_does_not_respond_while_it_has_a_subscription_is_started_
     .await;
     let refused = refused.expect_err("refused").to_string();
     assert!(refused.contains("no revision without that"), "{refused}");
+    let of_resources = unknown.replace(
+        r#"{"tools":{"listChanged":true}}"#,
+        r#"{"resources":{"subscribe":true}}"#,
+    );
+    assert_ne!(of_resources, unknown);
+    let target = program(folder.path(), &of_resources);
+    let client = Client::connect(target, options(Lifecycle::Auto)).await;
+    let client = client.expect("a connection");
+    assert_eq!(client.revision(), Revision::V2025_06_18);
 }
 
 #[tokio::test]

@@ -71,7 +71,8 @@ pub use proxies::{ForwardedHeadersSeen, TrustedProxies};
 pub use resolve::{Resolve, SystemResolver};
 pub use share::{FairSemaphore, ShareKey, enter as enter_share};
 pub use spawn::{
-    NoThread, is_panic_expected, spawn, spawn_blocking, spawn_local, spawn_on, try_spawn_blocking,
+    AbortOnDrop, NoThread, is_panic_expected, spawn, spawn_blocking, spawn_local, spawn_on,
+    try_spawn_blocking,
 };
 pub use sse::{Event, EventDecoder, SseItem};
 #[cfg(feature = "egress")]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use super::lock::Mutex;
 
@@ -32,6 +32,28 @@ pub fn spawn_on<T: Send + 'static>(
 pub fn spawn_local<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
     let future: Pin<Box<dyn Future<Output = T>>> = Box::pin(future);
     tokio::task::spawn_local(future)
+}
+
+/// Aborts a task when it is dropped.
+#[derive(Debug)]
+pub struct AbortOnDrop(AbortHandle);
+
+impl AbortOnDrop {
+    /// Spawns a task as [`spawn`] does.
+    pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(spawn(future).abort_handle())
+    }
+
+    /// Aborts the task now.
+    pub fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.abort();
+    }
 }
 
 fn object<T>(

@@ -39,7 +39,7 @@ impl Caller {
     ) -> Self {
         let alike = session.is_none() && principal.kind() == PrincipalKind::Anonymous;
         Self {
-            call: call_if(alike, call),
+            call: alike.then(call).flatten(),
             principal,
             session,
         }
@@ -56,13 +56,6 @@ impl Caller {
     fn is(&self, other: &Self) -> bool {
         let distinct = self.session.is_some() || self.principal.kind() != PrincipalKind::Anonymous;
         self.is_alike(other) && (distinct || self.call.is_some() && self.call == other.call)
-    }
-}
-
-fn call_if(wanted: bool, call: impl FnOnce() -> Option<[u8; 16]>) -> Option<[u8; 16]> {
-    match wanted {
-        true => call(),
-        false => None,
     }
 }
 

@@ -71,34 +71,14 @@ impl Sender {
         headers: HeaderMap,
         message: Bytes,
     ) -> Result<(StreamingResponse, Vec<String>), ClientError> {
-        let Some(credentials) = &self.credentials else {
+        if self.credentials.is_none() {
             let answer = lane.send(Method::POST, headers, message).await?;
             return Ok((answer, Vec::new()));
-        };
-        let attempt = async || {
-            let mut outgoing = OutgoingRequest::new(Method::POST, lane.url().clone());
-            outgoing.headers = headers.clone();
-            outgoing.body = message.clone();
-            credentials.apply(&mut outgoing).await?;
-            let answer = if outgoing.url == *lane.url() {
-                let headers = lane.headers(outgoing.headers.clone());
-                lane.send(Method::POST, headers, message.clone()).await?
-            } else {
-                self.client.open(outgoing.clone()).await?
-            };
-            Ok::<_, ClientError>((outgoing, answer))
-        };
-        let (mut sent, mut answer) = Box::pin(attempt()).await?;
-        if answer.status == StatusCode::UNAUTHORIZED
-            && credentials.refused(&sent, &answer.headers).await
-        {
-            (sent, answer) = Box::pin(attempt()).await?;
         }
-        let secrets = match answer.status.is_success() {
-            true => Vec::new(),
-            false => added_secrets((&headers, lane.url()), (&sent.headers, &sent.url)),
-        };
-        Ok((answer, secrets))
+        let mut outgoing = OutgoingRequest::new(Method::POST, lane.url().clone());
+        outgoing.headers = headers;
+        outgoing.body = message;
+        Box::pin(self.send_over(Some(lane), outgoing)).await
     }
 
     /// Sends a request. Retries it once if it was rejected for credentials that can be replaced.
@@ -116,13 +96,28 @@ impl Sender {
         &self,
         outgoing: OutgoingRequest,
     ) -> Result<(StreamingResponse, Vec<String>), ClientError> {
+        self.send_over(None, outgoing).await
+    }
+
+    /// Sends a request as [`send`](Self::send) does: over the pinned client, unless the credentials change its URL.
+    async fn send_over(
+        &self,
+        lane: Option<&PinnedClient>,
+        prepared: OutgoingRequest,
+    ) -> Result<(StreamingResponse, Vec<String>), ClientError> {
         let Some(credentials) = &self.credentials else {
-            return Ok((self.client.open(outgoing).await?, Vec::new()));
+            return Ok((self.client.open(prepared).await?, Vec::new()));
         };
         let attempt = async || {
-            let mut sent = outgoing.clone();
+            let mut sent = prepared.clone();
             credentials.apply(&mut sent).await?;
-            let answer = self.client.open(sent.clone()).await?;
+            let answer = match lane {
+                Some(lane) if sent.url == *lane.url() => {
+                    let headers = lane.headers(sent.headers.clone());
+                    lane.send(Method::POST, headers, sent.body.clone()).await?
+                }
+                _ => self.client.open(sent.clone()).await?,
+            };
             Ok::<_, ClientError>((sent, answer))
         };
         let (mut sent, mut answer) = attempt().await?;
@@ -131,10 +126,12 @@ impl Sender {
         {
             (sent, answer) = attempt().await?;
         }
-        let prepared = (&outgoing.headers, &outgoing.url);
         let secrets = match answer.status.is_success() {
             true => Vec::new(),
-            false => added_secrets(prepared, (&sent.headers, &sent.url)),
+            false => added_secrets(
+                (&prepared.headers, &prepared.url),
+                (&sent.headers, &sent.url),
+            ),
         };
         Ok((answer, secrets))
     }

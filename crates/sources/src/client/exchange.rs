@@ -14,10 +14,11 @@ use super::http::HeaderInfo;
 use super::introduction::restrict;
 use super::lifecycle::DiscoveryOutcome;
 use super::listener::Listener;
-use super::wire;
-use super::wire::RequestMeta;
-use super::wire::{Params, RpcError};
-use super::{Abandoned, CLIENT_CAPABILITIES, Client, DISCOVER, INPUT_REQUIRED, Link, ROUNDS_MAX};
+use super::wire::{self, Params, RequestMeta, RpcError};
+use super::{
+    Abandoned, CLIENT_CAPABILITIES, Client, DISCOVER, INPUT_REQUIRED, Link, METHOD_NOT_FOUND,
+    ROUNDS_MAX, TIMEOUT_MAX,
+};
 use crate::catalog::path_deserializer;
 use crate::net;
 
@@ -182,7 +183,9 @@ impl Client {
             tells: !(matches!(method, "initialize" | DISCOVER)
                 || stateless && matches!(self.link, Link::Http(_))),
         };
-        let limit = limit.unwrap_or(self.options.request_timeout);
+        let limit = limit
+            .unwrap_or(self.options.request_timeout)
+            .min(TIMEOUT_MAX);
         // Pinned in place, so that `select!` does not move the whole future.
         let exchanged = std::pin::pin!(async {
             match &self.link {
@@ -242,15 +245,12 @@ impl Client {
     /// Closes the connection in the background if the server hangs. Requests with a shorter timeout than calls say nothing
     /// about that.
     fn has_timed_out(&self, limit: Duration) {
-        let send = match &self.link {
-            Link::Stdio(link) => link.sender(),
-            Link::Legacy(link) => link.sender(),
-            // Each request has a connection of its own.
-            Link::Http(_) => return,
-        };
+        // Over HTTP, each request has a connection of its own.
+        if matches!(self.link, Link::Http(_)) || limit < self.options.request_timeout {
+            return;
+        }
         // Users take their time, and a server may do nothing else meanwhile.
-        let is_asking = self.shared.is_asking(None);
-        if limit < self.options.request_timeout || is_asking || !self.shared.may_hang(limit) {
+        if self.shared.is_asking(None) || !self.shared.may_hang(limit) {
             return;
         }
         let Ok(expected) = self.shared.expect(None) else {
@@ -260,11 +260,7 @@ impl Client {
             true => "ping",
             false => DISCOVER,
         };
-        let extra = RequestMeta {
-            introduction: self.introduction.complete(),
-            ..RequestMeta::default()
-        };
-        let message = wire::request_with(expected.id, method, &Params::new(), &extra).into();
+        let (message, send) = (self.bare_request(expected.id, method), self.sender());
         let (shared, name) = (Arc::clone(&self.shared), self.options.name.clone());
         net::spawn(async move {
             if shared.close_if_it_hangs(send, message, expected).await {
@@ -280,7 +276,7 @@ impl Client {
     async fn has_left_era(&self, method: &str, said: Box<ClientError>) -> ClientError {
         if method != DISCOVER {
             if !self.revision.has_sessions() {
-                let limit = Some(self.options.connect_timeout);
+                let limit = self.options.connect_timeout;
                 if let (DiscoveryOutcome::Modern(_), _) = Box::pin(self.probe(limit)).await {
                     return *said;
                 }
@@ -288,6 +284,15 @@ impl Client {
             self.options.lifecycle_cache.forget();
         }
         ClientError::RevisionRefused { said }
+    }
+
+    /// Encodes a request without parameters.
+    pub(super) fn bare_request(&self, id: u64, method: &str) -> Bytes {
+        let extra = RequestMeta {
+            introduction: self.introduction.complete(),
+            ..RequestMeta::default()
+        };
+        wire::request_with(id, method, &Params::new(), &extra).into()
     }
 
     /// Returns request parameters that include the client's introduction.
@@ -342,7 +347,7 @@ async fn answers_to(
             ClientError::Protocol(format!("a question of its: {}", misfit.cause))
         })?;
         let Some(listener) = listener else {
-            let error = RpcError::new(-32601, "no client can be asked");
+            let error = RpcError::new(METHOD_NOT_FOUND, "no client can be asked");
             return Err(ClientError::Unanswered(error));
         };
         let answer = listener.named_question(key.clone(), question.method, question.params);

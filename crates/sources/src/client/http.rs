@@ -17,12 +17,12 @@ use url::Url;
 use super::challenge::insufficient_scope;
 use super::credentials::Sender;
 use super::error::beginning;
-use super::lifecycle::{self};
+use super::lifecycle;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, Options};
 use crate::net::{
-    self, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, PinnedClient, SseItem,
+    Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, PinnedClient, SseItem,
     StreamingResponse,
 };
 use crate::protocol::Revision;
@@ -427,14 +427,8 @@ impl Link {
         }
     }
 
-    /// Sends a message in the background.
-    pub(super) fn send_soon(self: &Arc<Self>, message: Bytes, shared: &Arc<Shared>) {
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            net::spawn_on(&runtime, self.sender(shared)(message));
-        }
-    }
-
-    fn sender(self: &Arc<Self>, shared: &Arc<Shared>) -> Send1 {
+    /// Returns a function that sends messages for as long as the connection exists.
+    pub(super) fn sender(self: &Arc<Self>, shared: &Arc<Shared>) -> Send1 {
         let (link, shared) = (Arc::downgrade(self), Arc::downgrade(shared));
         Arc::new(move |message| {
             let (link, shared) = (link.upgrade(), shared.upgrade());

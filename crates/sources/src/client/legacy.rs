@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
-use tokio::task::AbortHandle;
 use url::Url;
 
 use super::credentials::Sender;
@@ -17,14 +16,14 @@ use super::shared::{Send1, Shared};
 use super::stdio::id_in;
 use super::{ClientError, Options, wire};
 use crate::net::{
-    self, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, SseItem,
+    self, AbortOnDrop, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, SseItem,
     StreamingResponse,
 };
 use crate::source::redact::{conceal, secrets_of};
 
 pub(super) struct Link {
     poster: Poster,
-    reader: AbortHandle,
+    _reader: AbortOnDrop,
 }
 
 #[derive(Clone)]
@@ -89,10 +88,10 @@ impl Link {
             headers,
         };
         let limit = (options.name.clone(), options.message_bytes);
-        let reader = net::spawn(read(stream, poster.clone(), Arc::clone(shared), limit));
+        let reader = read(stream, poster.clone(), Arc::clone(shared), limit);
         Ok(Self {
             poster,
-            reader: reader.abort_handle(),
+            _reader: AbortOnDrop::spawn(reader),
         })
     }
 
@@ -103,23 +102,6 @@ impl Link {
     /// Returns a function that sends messages in the background.
     pub(super) fn sender(&self) -> Send1 {
         self.poster.sender()
-    }
-
-    /// Sends a message in the background.
-    pub(super) fn send_soon(&self, message: Bytes) {
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let poster = self.poster.clone();
-            net::spawn_on(&runtime, async move {
-                // The outcome is not needed.
-                let _ = poster.send(message).await;
-            });
-        }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.reader.abort();
     }
 }
 

@@ -1,13 +1,13 @@
 //! Detection of a server's lifecycle: modern (2026-07-28, metadata on each request) or legacy (an `initialize` handshake).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::wire::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use super::{ClientError, RpcError};
 use crate::protocol::{Implementation, Revision};
 
@@ -38,7 +38,7 @@ impl Lifecycle {
 
 /// Cached lifecycle of a server. Clones share it, so that later connections to the same server skip the probe.
 #[derive(Clone, Debug, Default)]
-pub struct LifecycleCache(Arc<AtomicU8>);
+pub struct LifecycleCache(Arc<Mutex<Option<DetectedLifecycle>>>);
 
 /// Lifecycle and transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,32 +51,21 @@ pub(super) enum DetectedLifecycle {
 
 impl LifecycleCache {
     pub(super) fn get(&self) -> Option<DetectedLifecycle> {
-        match self.0.load(Ordering::Relaxed) {
-            1 => Some(DetectedLifecycle::Modern),
-            2 => Some(DetectedLifecycle::Legacy),
-            3 => Some(DetectedLifecycle::HttpSse),
-            _ => None,
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn set(&self, lifecycle: DetectedLifecycle) {
-        let number = match lifecycle {
-            DetectedLifecycle::Modern => 1,
-            DetectedLifecycle::Legacy => 2,
-            DetectedLifecycle::HttpSse => 3,
-        };
-        self.0.store(number, Ordering::Relaxed);
+        self.store(Some(lifecycle));
     }
 
     pub(super) fn forget(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        self.store(None);
+    }
+
+    fn store(&self, lifecycle: Option<DetectedLifecycle>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lifecycle;
     }
 }
-
-/// Error codes that only servers of 2026-07-28 send.
-pub(super) const HEADER_MISMATCH: i64 = -32020;
-pub(super) const MISSING_CAPABILITY: i64 = -32021;
-pub(super) const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Returns true if a legacy server does not send this code.
 pub(super) fn is_modern(code: i64) -> bool {

@@ -5,10 +5,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::attribution::Caller;
-use super::{ClientError, RpcError};
+use super::{ClientError, METHOD_NOT_FOUND, RpcError};
 use crate::protocol::ClientAbility;
-
-pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Receiver of the messages that a server sends about one request.
 pub trait Listener: Send + Sync {

@@ -6,19 +6,10 @@ use std::time::Duration;
 
 use super::listener::Listener;
 use super::{Client, Params};
+use crate::catalog::LogLevel;
 
-/// Log levels, lowest first.
-const LEVELS: [&str; 8] = [
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-];
-const NONE: u8 = 8;
+/// Above all levels.
+const NONE: u8 = LogLevel::Emergency as u8 + 1;
 /// Time to wait for the response to `logging/setLevel`.
 const SETS: Duration = Duration::from_secs(3);
 
@@ -37,9 +28,8 @@ impl RequestedLevel {
         if self.0.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let mut levels = (0_u8..).zip(LEVELS);
-        let level = levels.find(|(_, known)| *known == level);
-        level.is_some_and(|(level, _)| level < self.0.fetch_min(level, Ordering::Relaxed))
+        let level = LogLevel::parse(level).map(|level| level as u8);
+        level.is_some_and(|level| level < self.0.fetch_min(level, Ordering::Relaxed))
     }
 }
 

@@ -33,23 +33,25 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use tokio::task::AbortHandle;
 use url::Url;
 
 use crate::catalog::path_deserializer;
-use crate::net::{self, Client as HttpClient, Program};
+use crate::net::{self, AbortOnDrop, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
 use ::http::HeaderMap;
 pub use attribution::Caller;
 pub use credentials::Credentials;
 pub use error::ClientError;
-use http::{HeaderInfo, Subscription};
+use http::HeaderInfo;
 use lifecycle::Discovered;
 pub(crate) use lifecycle::is_temporary;
 pub use lifecycle::{Lifecycle, LifecycleCache};
 pub use listener::{Events, Listener};
 pub use pages::ListBudget;
-use shared::Shared;
+use shared::{Send1, Shared};
+pub(crate) use wire::{
+    HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY,
+};
 pub use wire::{Params, RpcError};
 
 /// Location of a server.
@@ -163,7 +165,7 @@ pub struct Client {
     options: Options,
     /// Description of the client in each request of 2026-07-28.
     introduction: introduction::Introduction,
-    background: Vec<AbortHandle>,
+    background: Vec<AbortOnDrop>,
     logs: logs::RequestedLevel,
     /// Subscribed resources.
     watching: tokio::sync::Mutex<watch::Subscriptions>,
@@ -243,70 +245,12 @@ impl Client {
         }
     }
 
-    /// Subscribes to list changes of a server without sessions, if it supports them and there is a receiver (SUB-03).
-    /// Returns true if a program has a subscription.
-    async fn subscribe(&mut self) -> Result<bool, ClientError> {
-        let mut wanted = Map::new();
-        let mut notices = Vec::new();
-        for (list, notice, method) in [
-            (
-                "tools",
-                "toolsListChanged",
-                "notifications/tools/list_changed",
-            ),
-            (
-                "resources",
-                "resourcesListChanged",
-                "notifications/resources/list_changed",
-            ),
-            (
-                "prompts",
-                "promptsListChanged",
-                "notifications/prompts/list_changed",
-            ),
-        ] {
-            let server = self.server();
-            let tells = server.capabilities.get(list);
-            if tells.is_some_and(|tells| tells["listChanged"] == true) {
-                wanted.insert(notice.to_owned(), true.into());
-                notices.push((method, None));
-            }
-        }
-        let events = self.options.events.as_ref();
-        if wanted.is_empty() || !events.is_some_and(|events| events.wants_changes()) {
-            return Ok(false);
-        }
+    /// Returns a function that sends messages without waiting for the outcome.
+    fn sender(&self) -> Send1 {
         match &self.link {
-            Link::Http(link) => {
-                let subscription = self.subscription(Value::Object(wanted), notices);
-                let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
-                self.background.push(net::spawn(subscribed).abort_handle());
-                Ok(false)
-            }
-            // The response ends the subscription, and is not needed.
-            Link::Stdio(link) => {
-                let params = Params::new().with("notifications", Value::Object(wanted));
-                let params = self.introduced(params);
-                let id = self.shared.expect(None)?.id;
-                link.send(wire::request(id, LISTEN, &params).into()).await?;
-                Ok(true)
-            }
-            Link::Legacy(_) => Ok(false),
-        }
-    }
-
-    /// Builds a `subscriptions/listen` request over HTTP. `notices`: see [`Subscription::notices`].
-    fn subscription(
-        &self,
-        notifications: Value,
-        notices: Vec<(&'static str, Option<String>)>,
-    ) -> Subscription {
-        Subscription {
-            listen: self.introduced(Params::new().with("notifications", notifications)),
-            discover: self.introduced(Params::new()),
-            server: Arc::clone(&self.server),
-            patience: self.options.connect_timeout,
-            notices,
+            Link::Stdio(link) => link.sender(),
+            Link::Http(link) => link.sender(&self.shared),
+            Link::Legacy(link) => link.sender(),
         }
     }
 
@@ -418,9 +362,6 @@ impl Discovered {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        for task in &self.background {
-            task.abort();
-        }
         self.shared
             .close(&ClientError::Gone("the connection was closed".to_owned()));
     }
@@ -455,22 +396,25 @@ impl Drop for Abandoned<'_> {
         }
         let params = Params::new().with("requestId", id);
         let message = Bytes::from(wire::notification("notifications/cancelled", &params));
-        let send = match &client.link {
+        let waits = match &client.link {
             Link::Stdio(link) if !asked => return link.try_send(message),
-            Link::Legacy(link) if !asked => return link.send_soon(message),
+            Link::Stdio(_) | Link::Legacy(_) => asked,
             // The response would come on a stream that is no longer read.
-            Link::Http(link) => return link.send_soon(message, &client.shared),
-            Link::Stdio(link) => link.sender(),
-            Link::Legacy(link) => link.sender(),
+            Link::Http(_) => false,
         };
-        let shared = Arc::clone(&client.shared);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            net::spawn_on(&runtime, async move {
-                tokio::time::sleep(WINDS_UP).await;
-                if shared.is_abandoned(id) {
-                    send(message).await;
-                }
-            });
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let (send, shared) = (client.sender(), Arc::clone(&client.shared));
+        if !waits {
+            net::spawn_on(&runtime, send(message));
+            return;
         }
+        net::spawn_on(&runtime, async move {
+            tokio::time::sleep(WINDS_UP).await;
+            if shared.is_abandoned(id) {
+                send(message).await;
+            }
+        });
     }
 }

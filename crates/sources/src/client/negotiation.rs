@@ -12,19 +12,15 @@ use tokio::time::{Instant, timeout};
 use super::error::ClientError;
 use super::introduction::Introduction;
 use super::legacy;
-use super::lifecycle;
-use super::lifecycle::Lifecycle;
-use super::lifecycle::{DetectedLifecycle, Discovered, DiscoveryOutcome, judge};
+use super::lifecycle::{self, DetectedLifecycle, Discovered, DiscoveryOutcome, Lifecycle, judge};
 use super::shared::{Expected, Shared};
 use super::stdio;
-use super::wire;
 use super::wire::Params;
-use super::wire::RequestMeta;
 use super::{
     Client, DISCOVER, Initialized, Link, OPENS, Options, PROBES_MAX, PROGRAM_PROBE, REDIRECTS_MAX,
     STOPS, ServerInfo, TIMEOUT_MAX, Target,
 };
-use crate::net::{self};
+use crate::net::AbortOnDrop;
 use crate::protocol::{Implementation, Revision};
 
 impl Client {
@@ -95,7 +91,11 @@ impl Client {
 
     /// Creates a client whose protocol version is not negotiated yet.
     fn start(target: &Target, options: Options) -> Result<Self, ClientError> {
-        let shared = Arc::new(Shared::new(options.events.clone()));
+        let shared = Shared::new(options.events.clone());
+        let shared = Arc::new(match target {
+            Target::Program(_) => shared,
+            Target::Url { .. } => shared.with_random_ids(),
+        });
         let link = match target {
             Target::Program(program) => Link::Stdio(stdio::Link::start(
                 program,
@@ -188,10 +188,8 @@ impl Client {
             (Ok(lifecycle), None) => {
                 // A server that handled `initialize` much faster had time to respond to the probe, so it ignores that
                 // method.
-                let knows_it = is_certain
-                    || has_died
-                    || answered_late
-                    || limit.is_some_and(|limit| began.elapsed() < limit / 2);
+                let knows_it =
+                    is_certain || has_died || answered_late || began.elapsed() < limit / 2;
                 if knows_it {
                     self.options.lifecycle_cache.set(lifecycle);
                 }
@@ -263,35 +261,27 @@ impl Client {
     }
 
     /// Timeout of one probe; leaves time for `initialize`.
-    fn probe_time(&self, deadline: Instant) -> Option<Duration> {
+    fn probe_time(&self, deadline: Instant) -> Duration {
         let third = deadline.saturating_duration_since(Instant::now()) / 3;
-        Some(match self.link {
+        match self.link {
             Link::Stdio(_) => third.min(PROGRAM_PROBE),
             Link::Http(_) | Link::Legacy(_) => third,
-        })
+        }
     }
 
     /// Sends one `server/discover` request. Returns the pending response too if a program did not respond in time.
-    pub(super) async fn probe(
-        &self,
-        limit: Option<Duration>,
-    ) -> (DiscoveryOutcome, Option<Expected>) {
+    pub(super) async fn probe(&self, limit: Duration) -> (DiscoveryOutcome, Option<Expected>) {
         let Link::Stdio(link) = &self.link else {
             let params = Params::new();
-            let outcome = Box::pin(self.exchange(DISCOVER, &params, None, limit)).await;
+            let outcome = Box::pin(self.exchange(DISCOVER, &params, None, Some(limit))).await;
             return (judge(outcome), None);
         };
-        let limit = limit.unwrap_or(self.options.connect_timeout);
         let mut expected = match self.shared.expect(None) {
             Ok(expected) => expected,
             Err(error) => return (judge(Err(error)), None),
         };
-        let extra = RequestMeta {
-            introduction: self.introduction.complete(),
-            ..RequestMeta::default()
-        };
-        let message = wire::request_with(expected.id, DISCOVER, &Params::new(), &extra);
-        if let Err(error) = link.send(message.into()).await {
+        let message = self.bare_request(expected.id, DISCOVER);
+        if let Err(error) = link.send(message).await {
             return (judge(Err(error)), None);
         }
         match timeout(limit, expected.response()).await {
@@ -454,7 +444,7 @@ impl Client {
         {
             let opened = Arc::new(Notify::new());
             let listening = Arc::clone(link).listen(Arc::clone(&self.shared), Arc::clone(&opened));
-            self.background.push(net::spawn(listening).abort_handle());
+            self.background.push(AbortOnDrop::spawn(listening));
             // Some servers lose client requests for a stream that is not open yet.
             if !self.options.capabilities.is_empty() {
                 let _ = timeout(OPENS, opened.notified()).await;

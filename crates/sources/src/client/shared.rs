@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 use super::asked_time::AskedTime;
 use super::attribution::{Attribution, Doubt, Owner, is_one};
-use super::listener::{Events, Listener, METHOD_NOT_FOUND};
+use super::listener::{Events, Listener};
 use super::wire::{self, Incoming};
-use super::{ClientError, RpcError};
+use super::{ClientError, INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError};
 use crate::net;
+use crate::seal::random_bytes;
 
 const PING: &str = "ping";
-const INTERNAL_ERROR: i64 = -32603;
 /// Maximum number of open client requests of one connection, which may serve all callers. There are more than calls that an
 /// upstream runs at once by default, so that one silent client for each of them leaves room.
 const QUESTIONS_MAX: usize = 256;
@@ -61,7 +61,7 @@ struct State {
 }
 
 struct Pending {
-    answer: Option<oneshot::Sender<Answered>>,
+    answer: oneshot::Sender<Answered>,
     listener: Option<Arc<dyn Listener>>,
     /// Open client requests. Dropping a sender rejects its request with an error.
     questions: Vec<oneshot::Sender<()>>,
@@ -95,6 +95,15 @@ impl Shared {
         }
     }
 
+    /// Begins the request IDs at a random number. Some servers send each response to all of their clients, which must not
+    /// have requests with equal IDs then.
+    pub(super) fn with_random_ids(mut self) -> Self {
+        // Within 30 bits, since servers may keep IDs as 32-bit numbers.
+        let first = u32::from_le_bytes(random_bytes()) >> 2;
+        self.next = AtomicU64::new(u64::from(first) + 1);
+        self
+    }
+
     /// Waits for the acknowledgement of a subscription.
     pub(super) fn acknowledged(&self) -> Notified<'_> {
         self.acknowledged.notified()
@@ -112,7 +121,7 @@ impl Shared {
             return Err(closed.clone());
         }
         let pending = Pending {
-            answer: Some(answer),
+            answer,
             listener,
             questions: Vec::new(),
             asked: AskedTime::default(),
@@ -167,10 +176,9 @@ impl Shared {
     }
 
     pub(super) fn settle(&self, id: u64, answer: Answered) {
-        let waiting = self.end(id).and_then(|mut pending| pending.answer.take());
-        if let Some(waiting) = waiting {
+        if let Some(pending) = self.end(id) {
             // The receiver may have been dropped.
-            let _ = waiting.send(answer);
+            let _ = pending.answer.send(answer);
         }
     }
 
@@ -239,10 +247,8 @@ impl Shared {
             state.closed = Some(why.clone());
             std::mem::take(&mut state.pending)
         };
-        for mut pending in pending.into_values() {
-            if let Some(waiting) = pending.answer.take() {
-                let _ = waiting.send(Err(why.clone()));
-            }
+        for pending in pending.into_values() {
+            let _ = pending.answer.send(Err(why.clone()));
         }
         if let Some(events) = &self.events {
             events.closed();
@@ -377,19 +383,17 @@ impl Shared {
             let listener = pending.listener.as_ref().ok_or(Doubt::NoRequest)?;
             return Ok((id, Arc::clone(listener)));
         }
-        let mut listening: Vec<(u64, &Arc<dyn Listener>)> = state
-            .pending
-            .iter()
-            .filter_map(|(id, pending)| Some((*id, pending.listener.as_ref()?)))
-            .collect();
-        listening.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
-        let (id, listener) = *listening.first().ok_or(Doubt::NoRequest)?;
+        let pending = state.pending.iter();
+        let listening = pending.filter_map(|(id, pending)| Some((*id, pending.listener.as_ref()?)));
+        let latest = listening.clone().max_by_key(|(id, _)| *id);
+        let (id, listener) = latest.ok_or(Doubt::NoRequest)?;
         let owner = listener.caller();
-        let mut others = listening[1..].iter();
+        let mut others = listening.filter(|(other, _)| *other != id).peekable();
+        let is_only_one = others.peek().is_none();
         if !others.all(|(_, other)| is_one(&owner, &other.caller())) {
             return Err(Doubt::SeveralCallers);
         }
-        if kind == Kind::Question && 1 < listening.len() {
+        if kind == Kind::Question && !is_only_one {
             return Err(Doubt::SeveralRequests);
         }
         state.attribution.check(&owner, Instant::now())?;

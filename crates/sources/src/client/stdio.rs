@@ -7,11 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Mutex, mpsc};
-use tokio::task::AbortHandle;
 
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{self, Program, SupervisedChild};
+use crate::net::{self, AbortOnDrop, Program, SupervisedChild};
 
 /// Capacity of the queue of outgoing messages.
 const QUEUE: usize = 64;
@@ -25,8 +24,10 @@ const COMPLAINTS: usize = 64 * 1024;
 /// A child process and the tasks that communicate with it. Dropping this ends them all.
 pub(super) struct Link {
     messages: mpsc::Sender<Bytes>,
+    /// The task that writes to the child's input.
+    writer: AbortOnDrop,
+    _readers: [AbortOnDrop; 2],
     child: Mutex<Option<SupervisedChild>>,
-    tasks: Vec<AbortHandle>,
     /// Number of lines that were not messages.
     garbage: Arc<AtomicU64>,
 }
@@ -67,7 +68,7 @@ impl Link {
         let writer = {
             let shared = Arc::clone(shared);
             let mut stdin = stdin;
-            net::spawn(async move {
+            AbortOnDrop::spawn(async move {
                 let mut lines = Vec::new();
                 while let Some(message) = queue.recv().await {
                     lines.clear();
@@ -98,12 +99,12 @@ impl Link {
                 Arc::clone(&garbage),
                 options.message_bytes,
             );
-            net::spawn(async move {
+            AbortOnDrop::spawn(async move {
                 let ended = read(stdout, &shared, messages, (&name, &garbage), max).await;
                 shared.close(&ended);
             })
         };
-        let complaints = net::spawn(log_complaints(stderr, name.to_owned()));
+        let complaints = AbortOnDrop::spawn(log_complaints(stderr, name.to_owned()));
         let shared = Arc::clone(shared);
         let watched = child.watch(move || {
             // The last output is still read, unless another process keeps the pipe open.
@@ -114,12 +115,9 @@ impl Link {
         });
         Ok(Self {
             messages,
+            writer,
+            _readers: [reader, complaints],
             child: Mutex::new(Some(watched)),
-            tasks: vec![
-                writer.abort_handle(),
-                reader.abort_handle(),
-                complaints.abort_handle(),
-            ],
             garbage,
         })
     }
@@ -149,19 +147,9 @@ impl Link {
     pub(super) async fn stop(&self, grace: Duration) {
         let child = self.child.lock().await.take();
         // The writer holds the child's input.
-        if let Some(writer) = self.tasks.first() {
-            writer.abort();
-        }
+        self.writer.abort();
         if let Some(child) = child {
             child.stop(grace).await;
-        }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
         }
     }
 }

@@ -1,16 +1,15 @@
-//! Subscriptions to resources, in both forms that the protocol defines.
+//! Subscriptions to lists and resources, in both forms that the protocol defines.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use serde_json::json;
-use tokio::task::AbortHandle;
+use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
+use super::http::Subscription;
 use super::{Client, ClientError, LISTEN, Link, Params, wire};
-use crate::net;
+use crate::net::AbortOnDrop;
 
 /// Resource subscriptions at the server.
 #[derive(Debug, Default)]
@@ -23,14 +22,54 @@ pub(super) struct Subscriptions {
 /// An open subscription request.
 #[derive(Debug)]
 enum Listening {
-    Task(AbortHandle),
+    Task(AbortOnDrop),
     Id(u64),
 }
 
+/// Lists with the notifications of their changes.
+const LISTS: [(&str, &str); 3] = [
+    ("tools", "notifications/tools/list_changed"),
+    ("resources", "notifications/resources/list_changed"),
+    ("prompts", "notifications/prompts/list_changed"),
+];
 /// Time to wait for the acknowledgement of a subscription. A server can send updates without one.
 const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 
 impl Client {
+    /// Subscribes to list changes of a server without sessions, if it supports them and there is a receiver (SUB-03).
+    /// Returns true if a program has a subscription.
+    pub(super) async fn subscribe(&mut self) -> Result<bool, ClientError> {
+        let events = self.options.events.as_ref();
+        if !events.is_some_and(|events| events.wants_changes()) {
+            return Ok(false);
+        }
+        let server = self.server();
+        let tells = |list: &str| {
+            let declared = server.capabilities.get(list);
+            declared.is_some_and(|declared| declared["listChanged"] == true)
+        };
+        let told = LISTS.into_iter().filter(|(list, _)| tells(list));
+        let mut wanted: Map<String, Value> = told
+            .clone()
+            .map(|(list, _)| (format!("{list}ListChanged"), true.into()))
+            .collect();
+        // A program that does not respond while a subscription is open has to be found before there is one.
+        if wanted.is_empty() && matches!(self.link, Link::Stdio(_)) && self.tells_of_resources() {
+            wanted.insert("resourceSubscriptions".to_owned(), json!([]));
+        }
+        if wanted.is_empty() {
+            return Ok(false);
+        }
+        let notices = told.map(|(_, method)| (method, None)).collect();
+        match self.listen_to(Value::Object(wanted), notices).await? {
+            Listening::Task(task) => {
+                self.background.push(task);
+                Ok(false)
+            }
+            Listening::Id(_) => Ok(true),
+        }
+    }
+
     /// Returns true if the server supports resource subscriptions.
     pub fn tells_of_resources(&self) -> bool {
         let server = self.server();
@@ -55,18 +94,14 @@ impl Client {
         if self.revision.has_sessions() {
             return self.subscribe_each(&mut watching, uris).await;
         }
-        let before = watching.request.take();
+        let request = match uris.is_empty() {
+            true => None,
+            false => Some(self.listen_to_resources(uris).await?),
+        };
         watching.uris.clone_from(uris);
-        if !uris.is_empty() {
-            watching.request = Some(self.listen_to(uris).await?);
-        }
-        match before {
-            None => {}
-            Some(Listening::Task(task)) => task.abort(),
-            Some(Listening::Id(id)) => {
-                let params = Params::new().with("requestId", id);
-                self.notify("notifications/cancelled", &params).await?;
-            }
+        if let Some(Listening::Id(id)) = std::mem::replace(&mut watching.request, request) {
+            let params = Params::new().with("requestId", id);
+            self.notify("notifications/cancelled", &params).await?;
         }
         Ok(())
     }
@@ -102,42 +137,52 @@ impl Client {
     }
 
     /// Subscribes to all resources with one request, separate from that for lists, in version 2026-07-28 (SUB-01).
-    async fn listen_to(&self, uris: &BTreeSet<Arc<str>>) -> Result<Listening, ClientError> {
+    async fn listen_to_resources(
+        &self,
+        uris: &BTreeSet<Arc<str>>,
+    ) -> Result<Listening, ClientError> {
         let uris: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
         let wanted = json!({"resourceSubscriptions": uris});
+        let notices = uris.iter().map(|uri| {
+            let params = json!({"uri": uri}).to_string();
+            ("notifications/resources/updated", Some(params))
+        });
         let acknowledged = self.shared.acknowledged();
         tokio::pin!(acknowledged);
         acknowledged.as_mut().enable();
-        let listening = match &self.link {
-            Link::Http(link) => {
-                let notices = uris.iter().map(|uri| {
-                    let params = json!({"uri": uri}).to_string();
-                    ("notifications/resources/updated", Some(params))
-                });
-                let subscription = self.subscription(wanted, notices.collect());
-                let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
-                Listening::Task(net::spawn(subscribed).abort_handle())
-            }
-            Link::Stdio(link) => {
-                let params = self.introduced(Params::new().with("notifications", wanted));
-                let id = self.shared.expect(None)?.id;
-                let message = Bytes::from(wire::request(id, LISTEN, &params));
-                link.send(message).await?;
-                Listening::Id(id)
-            }
-            // This transport belongs to versions with sessions.
-            Link::Legacy(_) => return Err(ClientError::SessionEnded),
-        };
+        let listening = self.listen_to(wanted, notices.collect()).await?;
         // The former subscription ends only after the new one is acknowledged, so that no update is missed.
         let _ = timeout(ACKNOWLEDGES, acknowledged).await;
         Ok(listening)
     }
-}
 
-impl Drop for Subscriptions {
-    fn drop(&mut self) {
-        if let Some(Listening::Task(task)) = &self.request {
-            task.abort();
+    /// Opens a subscription in version 2026-07-28. `notices`: see [`Subscription::notices`].
+    async fn listen_to(
+        &self,
+        wanted: Value,
+        notices: Vec<(&'static str, Option<String>)>,
+    ) -> Result<Listening, ClientError> {
+        let listen = self.introduced(Params::new().with("notifications", wanted));
+        match &self.link {
+            Link::Http(link) => {
+                let subscription = Subscription {
+                    listen,
+                    discover: self.introduced(Params::new()),
+                    server: Arc::clone(&self.server),
+                    patience: self.options.connect_timeout,
+                    notices,
+                };
+                let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
+                Ok(Listening::Task(AbortOnDrop::spawn(subscribed)))
+            }
+            // The response ends the subscription, and is not needed.
+            Link::Stdio(link) => {
+                let id = self.shared.expect(None)?.id;
+                link.send(wire::request(id, LISTEN, &listen).into()).await?;
+                Ok(Listening::Id(id))
+            }
+            // This transport belongs to versions with sessions.
+            Link::Legacy(_) => Err(ClientError::SessionEnded),
         }
     }
 }

@@ -194,6 +194,15 @@ impl Params {
     }
 }
 
+/// Error codes of JSON-RPC.
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+pub(crate) const INVALID_PARAMS: i64 = -32602;
+pub(crate) const INTERNAL_ERROR: i64 = -32603;
+/// Error codes that only servers of 2026-07-28 send.
+pub(crate) const HEADER_MISMATCH: i64 = -32020;
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+
 /// JSON-RPC error of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({code})")]
@@ -291,10 +300,12 @@ impl Envelope<'_> {
                 id: own_id(id),
                 outcome: Ok(result),
             }),
-            (None, None, Some(error), id) => Ok(Incoming::Answer {
-                id: id.and_then(own_id),
-                outcome: Err(rpc_error(error)),
-            }),
+            (None, None, Some(error), id) if self.jsonrpc.is_some() || id.is_some() => {
+                Ok(Incoming::Answer {
+                    id: id.and_then(own_id),
+                    outcome: Err(rpc_error(error)),
+                })
+            }
             // A request with this ID is waiting, and there will be no other response.
             (None, result, _, Some(id)) if self.jsonrpc.is_some() && own_id(id).is_some() => {
                 let problem = match result {
@@ -318,9 +329,6 @@ fn rpc_error(error: &RawValue) -> RpcError {
         RpcError::new(INTERNAL_ERROR, said)
     })
 }
-
-/// JSON-RPC code for an internal error.
-const INTERNAL_ERROR: i64 = -32603;
 
 /// Parses an ID of this client. IDs are numbers, but some servers return them as strings, or with a fraction.
 fn own_id(id: &RawValue) -> Option<u64> {
@@ -493,6 +501,9 @@ mod tests {
             json!({}),
             json!({"id": 1}),
             json!({"id": 1, "result": 1, "error": {"code": 1}}),
+            // Of a server that does not speak JSON-RPC.
+            json!({"error": {"code": 404, "message": "no such path"}}),
+            json!({"error": "Not Found"}),
             json!(5),
         ] {
             assert!(read(none.clone()).is_err(), "{none}");

@@ -11,12 +11,11 @@ use serde_json::Value;
 
 use super::config::OnChange;
 use crate::catalog::SKILLS_EXTENSION;
-use crate::client::{Client, ClientError, ListBudget, RpcError, is_temporary};
+use crate::client::{
+    Client, ClientError, INTERNAL_ERROR, ListBudget, METHOD_NOT_FOUND, RpcError, is_temporary,
+};
 use crate::protocol::canonical;
 use crate::seal::random_bytes;
-
-const METHOD_NOT_FOUND: i64 = -32601;
-const INTERNAL: i64 = -32603;
 
 /// Items of a server, entry by entry as received.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -104,7 +103,7 @@ async fn ask_for(
 /// with various errors.
 fn has_no_list(error: &RpcError, is_declared: bool) -> bool {
     // With this error, the list may be there at the next request.
-    let may_pass = error.code == INTERNAL || is_temporary(error);
+    let may_pass = error.code == INTERNAL_ERROR || is_temporary(error);
     error.code == METHOD_NOT_FOUND || !is_declared && !may_pass
 }
 
@@ -210,6 +209,11 @@ impl Listing {
 fn digest(tool: &Value) -> String {
     let text = tool.to_string();
     let text = canonical(&text).unwrap_or(text);
+    hex_digest(&text)
+}
+
+/// Returns the SHA-256 of a text in hexadecimal.
+fn hex_digest(text: &str) -> String {
     HEXLOWER.encode(digest::digest(&SHA256, text.as_bytes()).as_ref())
 }
 
@@ -241,7 +245,7 @@ impl Memory {
 
     fn file(&self, name: &str) -> Option<PathBuf> {
         // Names are configuration keys and can contain any character.
-        let digest = HEXLOWER.encode(&digest::digest(&SHA256, name.as_bytes()).as_ref()[..8]);
+        let digest = &hex_digest(name)[..16];
         let plain: String = name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -311,8 +315,7 @@ impl Memory {
 }
 
 fn salted(salt: &str, fingerprint: &str) -> String {
-    let text = format!("{salt}/{fingerprint}");
-    HEXLOWER.encode(digest::digest(&SHA256, text.as_bytes()).as_ref())
+    hex_digest(&format!("{salt}/{fingerprint}"))
 }
 
 /// Writes a new file that only the owner can read.
@@ -365,7 +368,11 @@ mod tests {
             assert!(has_no_list(code, status, false), "{code} {status:?}");
             assert!(!has_no_list(code, status, true), "{code} {status:?}");
         }
-        for (code, status) in [(INTERNAL, None), (-32000, Some(503)), (-32000, Some(429))] {
+        for (code, status) in [
+            (INTERNAL_ERROR, None),
+            (-32000, Some(503)),
+            (-32000, Some(429)),
+        ] {
             assert!(!has_no_list(code, status, false), "{code} {status:?}");
         }
     }
@@ -379,7 +386,7 @@ mod tests {
         };
         for status in [None, Some(400), Some(500)] {
             assert!(has_no_templates(METHOD_NOT_FOUND, status), "{status:?}");
-            assert!(has_no_templates(INTERNAL, status), "{status:?}");
+            assert!(has_no_templates(INTERNAL_ERROR, status), "{status:?}");
         }
         for status in [429, 502, 503, 504] {
             assert!(!has_no_templates(-32000, Some(status)), "{status}");

@@ -219,12 +219,18 @@ impl UpstreamError {
         self.problem
     }
 
-    pub(super) fn down(name: &str, problem: &str) -> Self {
+    /// Creates an error of the setting at `place` of an upstream; all of its settings if that is empty.
+    fn at(name: &str, place: &'static str, problem: impl Into<String>) -> Self {
         Self {
             name: name.to_owned(),
-            place: "",
-            problem: format!("it cannot be reached, and on_down is error: {problem}"),
+            place,
+            problem: problem.into(),
         }
+    }
+
+    pub(super) fn down(name: &str, problem: &str) -> Self {
+        let problem = format!("it cannot be reached, and on_down is error: {problem}");
+        Self::at(name, "", problem)
     }
 }
 
@@ -255,11 +261,7 @@ impl UpstreamConfig {
         name: &str,
         memory: &MemoryBudget,
     ) -> Result<Target, UpstreamError> {
-        let wrong = |place, problem: String| UpstreamError {
-            name: name.to_owned(),
-            place,
-            problem,
-        };
+        let wrong = |place, problem: String| UpstreamError::at(name, place, problem);
         match (self.command.as_deref(), self.url.as_deref()) {
             (Some(_), None) if self.tls.is_some() => Err(wrong(
                 ".tls",
@@ -370,11 +372,7 @@ impl UpstreamConfig {
         parts: &SourceParts,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
         const PLACE: &str = ".listing_auth";
-        let wrong = |problem: &str| UpstreamError {
-            name: name.to_owned(),
-            place: PLACE,
-            problem: problem.to_owned(),
-        };
+        let wrong = |problem| UpstreamError::at(name, PLACE, problem);
         if self.listing_auth.is_some() && !self.auth.is_of_caller() {
             return Err(wrong(
                 "it has no effect, because auth is the same for all callers; remove it",
@@ -395,11 +393,7 @@ impl UpstreamConfig {
         auth: &AuthConfig,
         parts: &SourceParts,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
-        let wrong = |problem| UpstreamError {
-            name: name.to_owned(),
-            place,
-            problem,
-        };
+        let wrong = |problem: String| UpstreamError::at(name, place, problem);
         let url: Option<Url> = self.url.as_deref().and_then(|url| url.parse().ok());
         let means = Means {
             source: name,
@@ -424,11 +418,7 @@ impl UpstreamConfig {
         name: &str,
         signer: Option<&AssertionSigner>,
     ) -> Result<Forward, UpstreamError> {
-        let wrong = |problem| UpstreamError {
-            name: name.to_owned(),
-            place: "",
-            problem,
-        };
+        let wrong = |problem: String| UpstreamError::at(name, "", problem);
         let has_credentials = self.auth.is_some() || names_authorization(self.headers.keys());
         let forward = Forward::new(&self.forward, signer, has_credentials);
         let forward =
@@ -452,11 +442,8 @@ impl UpstreamConfig {
         tokens: &Tokens,
     ) -> Result<Option<Arc<dyn crate::client::Credentials>>, UpstreamError> {
         if self.auth.is_of_caller() {
-            return Err(UpstreamError {
-                name: name.to_owned(),
-                place: ".auth",
-                problem: "it is used with the rights of callers, and a command has none".to_owned(),
-            });
+            let problem = "it is used with the rights of callers, and a command has none";
+            return Err(UpstreamError::at(name, ".auth", problem));
         }
         let parts = SourceParts {
             tokens: tokens.clone(),

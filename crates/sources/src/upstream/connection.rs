@@ -19,11 +19,10 @@ use super::instrumented::Peer;
 use super::line::{CallerLines, Line, LineInUse, PerCaller};
 use super::maintenance::Maintenance;
 use super::subscriptions::SubscribedResources;
-use super::timeouts::{DISCOVERY, GRACE};
 use super::uri_prefix::UriPrefix;
 use super::usage::Usage;
 use crate::auth::Principal;
-use crate::client::{ClientError, LifecycleCache, Target};
+use crate::client::{LifecycleCache, Target};
 use crate::net::{Background, BreakerState, Bulkhead, BulkheadStats};
 use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
@@ -46,10 +45,11 @@ pub(super) struct Upstream {
     /// Protocol lifecycle of the server, known from its first connection on.
     lifecycle_cache: LifecycleCache,
     bulkhead: Bulkhead,
-    usage: Usage,
-    retried: AtomicU64,
-    /// The connection for listings and, unless `callers` is set, for all callers.
-    shared: Arc<Line>,
+    pub(super) usage: Usage,
+    /// Number of retried requests.
+    pub(super) retried: AtomicU64,
+    /// The connection for listings, subscriptions and, unless `callers` is set, for all callers.
+    pub(super) shared: Arc<Line>,
     /// Connections of callers, if requests carry something of them.
     callers: Option<CallerLines>,
     /// Items of the server, as far as they are known.
@@ -65,13 +65,14 @@ pub(super) struct Upstream {
     peer: Arc<Peer>,
 }
 
+/// Timeout of a listing request, once the server is connected.
+const DISCOVERY: Duration = Duration::from_secs(10);
+/// Grace period for a program that is no longer needed.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Minimum age of a connection that is replaced because abandoned calls make its messages unattributable.
 const RENEWAL: Duration = Duration::from_secs(30);
 /// Idle time after which a caller's connection is closed, if connections are never closed otherwise.
 const CALLER_IDLE: Duration = Duration::from_secs(600);
-
-/// Error of a server of 2026-07-28 for headers that do not mirror the body.
-const HEADER_MISMATCH: i64 = -32020;
 
 impl Upstream {
     pub(super) fn new(
@@ -132,11 +133,6 @@ impl Upstream {
         self.shared.usable().is_some() || self.callers.as_ref().is_some_and(CallerLines::are_any)
     }
 
-    /// Returns the connection for listings and subscriptions.
-    pub(super) fn shared(&self) -> &Arc<Line> {
-        &self.shared
-    }
-
     /// Returns the connection to use for a caller.
     ///
     /// # Errors
@@ -161,16 +157,6 @@ impl Upstream {
     /// Returns the bulkhead statistics.
     pub(super) fn stats(&self) -> BulkheadStats {
         self.bulkhead.stats()
-    }
-
-    /// Returns the number of retried requests.
-    pub(super) fn retried(&self) -> u64 {
-        self.retried.load(Ordering::Relaxed)
-    }
-
-    /// Returns the usage tracker.
-    pub(super) fn usage(&self) -> &Usage {
-        &self.usage
     }
 
     /// Returns the protocol version and the name of the server, while it is connected.
@@ -321,11 +307,6 @@ impl Upstream {
         hides != hid && self.known.load().is_some()
     }
 
-    /// Closes connections that have ended.
-    pub(super) async fn close_all(&self, grace: Duration) {
-        self.shared.close_all(grace).await;
-    }
-
     pub(super) fn is_idle(&self) -> bool {
         // Subscribers would miss notifications.
         if self.upkeep.subscriptions.are_any() {
@@ -360,25 +341,15 @@ impl Upstream {
             })
     }
 
-    /// Closes the shared connection.
-    pub(super) async fn disconnect(&self, grace: Duration) {
-        self.shared.disconnect(grace).await;
-    }
-
     /// Closes all connections.
     pub(super) async fn stop(&self, grace: Duration) {
         match &self.callers {
             Some(callers) => {
-                let (callers, shared) = (callers.disconnect(grace), self.disconnect(grace));
-                tokio::join!(callers, shared);
+                tokio::join!(callers.disconnect(grace), self.shared.disconnect(grace));
             }
-            None => self.disconnect(grace).await,
+            None => self.shared.disconnect(grace).await,
         }
     }
-}
-
-fn given_up() -> ClientError {
-    ClientError::Gone("connecting was given up".to_owned())
 }
 
 struct Used<'a>(&'a Usage);

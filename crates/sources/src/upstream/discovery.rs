@@ -9,8 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::cache::Memory;
 use super::config::OnDown;
-use super::connection::Upstream;
-use super::timeouts::GRACE;
+use super::connection::{GRACE, Upstream};
 use crate::net::{BreakerState, with_causes};
 
 /// Logs the servers that have not responded at the end of the startup timeout.
@@ -59,7 +58,7 @@ pub(super) async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Resul
 }
 
 pub(super) fn describe(upstream: &Upstream) -> Value {
-    let (stats, usage) = (upstream.stats(), upstream.usage().figures(Instant::now()));
+    let (stats, usage) = (upstream.stats(), upstream.usage.figures(Instant::now()));
     let state = if upstream.is_connected() {
         "connected"
     } else if upstream.is_down() {
@@ -101,15 +100,13 @@ pub(super) async fn reap(upstreams: Vec<Weak<Upstream>>, every: Duration) {
     loop {
         looks.tick().await;
         let all: Vec<Arc<Upstream>> = upstreams.iter().filter_map(Weak::upgrade).collect();
-        join_all(
-            all.iter()
-                .map(|upstream| upstream.close_idle_callers(GRACE)),
-        )
-        .await;
-        let idle: Vec<Arc<Upstream>> = all
-            .into_iter()
-            .filter(|upstream| upstream.is_idle() || upstream.is_to_be_renewed())
-            .collect();
-        join_all(idle.iter().map(|upstream| upstream.disconnect(GRACE))).await;
+        let callers = all
+            .iter()
+            .map(|upstream| upstream.close_idle_callers(GRACE));
+        join_all(callers).await;
+        let idle = all
+            .iter()
+            .filter(|upstream| upstream.is_idle() || upstream.is_to_be_renewed());
+        join_all(idle.map(|upstream| upstream.shared.disconnect(GRACE))).await;
     }
 }

@@ -13,7 +13,9 @@ use crate::catalog::{
     CallContext, ClientRequestError, Elicited, Form, LogLevel, PassthroughSample,
     REQUEST_NAME_MAX_BYTES, StepError, UI_EXTENSION, UI_MIME_TYPE, send_named,
 };
-use crate::client::{Caller, ClientError, Listener, RpcError};
+use crate::client::{
+    Caller, ClientError, INTERNAL_ERROR, INVALID_PARAMS, Listener, METHOD_NOT_FOUND, RpcError,
+};
 use crate::protocol::ClientAbility;
 
 /// Client capabilities declared to upstream servers. Requests to servers of 2026-07-28 declare only those of their
@@ -36,10 +38,6 @@ pub(super) struct Relay {
     /// ID of the latest request to the upstream; 0 if there was none.
     request_id: AtomicU64,
 }
-
-const METHOD_NOT_FOUND: i64 = -32601;
-const INVALID_PARAMS: i64 = -32602;
-const INTERNAL: i64 = -32603;
 
 impl Relay {
     pub(super) fn new(context: &Arc<CallContext>, upkeep: &Arc<Maintenance>) -> Self {
@@ -169,7 +167,7 @@ impl Relay {
                     match result["roots"].is_array() {
                         true => Ok(result),
                         false => Err(RpcError::new(
-                            INTERNAL,
+                            INTERNAL_ERROR,
                             "the client's response to roots/list has no roots",
                         )),
                     }
@@ -269,6 +267,6 @@ fn rpc_error(error: ClientRequestError) -> RpcError {
     match error {
         ClientRequestError::Refused { code, message } => RpcError::new(code, message),
         ClientRequestError::NotDeclared(_) => RpcError::new(METHOD_NOT_FOUND, error.to_string()),
-        other => RpcError::new(INTERNAL, other.to_string()),
+        other => RpcError::new(INTERNAL_ERROR, other.to_string()),
     }
 }

@@ -97,7 +97,7 @@ impl Line {
     }
 
     /// Closes a connection that has ended.
-    pub(super) async fn close_all(&self, grace: Duration) {
+    pub(super) async fn close_ended(&self, grace: Duration) {
         let current = self.current.load_full();
         if let Some(connected) = &current
             && connected.client.is_closed()

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use data_encoding::{BASE32_NOPAD, Encoding};
 use serde_json::{Map, Value};
@@ -110,24 +110,22 @@ impl Links {
 
     /// Returns true for a URI that the upstream lists, or that matches one of its templates.
     pub(super) fn knows(&self, uri: &str) -> bool {
-        self.own.contains_key(uri)
-            || self
-                .templates
-                .iter()
-                .any(|(template, _)| template.matches(uri).is_some())
+        self.is_prefixed(uri).is_some()
     }
 
     /// Returns the local form of a listed URI; `None` if it is unchanged.
     pub(super) fn own(&self, uri: &str) -> Option<String> {
-        let is_prefixed = match self.own.get(uri) {
-            Some(is_prefixed) => *is_prefixed,
-            None => {
-                let mut templates = self.templates.iter();
-                let found = templates.find(|(template, _)| template.matches(uri).is_some())?;
-                found.1
-            }
-        };
-        is_prefixed.then(|| self.prefix.here(uri))
+        self.is_prefixed(uri)?.then(|| self.prefix.here(uri))
+    }
+
+    /// Returns true if a listed URI has a prefix here; `None` if it is not listed.
+    fn is_prefixed(&self, uri: &str) -> Option<bool> {
+        let listed = self.own.get(uri).copied();
+        listed.or_else(|| {
+            let mut templates = self.templates.iter();
+            let found = templates.find(|(template, _)| template.matches(uri).is_some());
+            found.map(|(_, is_prefixed)| *is_prefixed)
+        })
     }
 
     /// Returns the local form of a URI in a result for a caller; `None` if it is unchanged.
@@ -137,8 +135,8 @@ impl Links {
         mention: Mention,
         principal: &Principal,
     ) -> Option<String> {
-        if self.knows(uri) {
-            return self.own(uri);
+        if let Some(is_prefixed) = self.is_prefixed(uri) {
+            return is_prefixed.then(|| self.prefix.here(uri));
         }
         // Clients load these directly from the web.
         let is_web = ["http://", "https://", "data:"]
@@ -152,7 +150,7 @@ impl Links {
             return None;
         }
         let tag = self.keys.tag(PURPOSE, &self.sealed(uri, principal));
-        let here = self.prefix.tagged(&lower().encode(&tag)).here(uri);
+        let here = self.prefix.tagged(&LOWER.encode(&tag)).here(uri);
         fault_of_uri(&here).is_none().then_some(here)
     }
 
@@ -160,7 +158,7 @@ impl Links {
     pub(super) fn linked<'u>(&self, uri: &'u str, principal: &Principal) -> Option<Cow<'u, str>> {
         let tag = self.prefix.tag_of(uri)?;
         let there = self.prefix.tagged(tag).there(uri)?;
-        let tag = lower().decode(tag.as_bytes()).ok()?;
+        let tag = LOWER.decode(tag.as_bytes()).ok()?;
         let text = self.sealed(&there, principal);
         self.keys.is_tag(PURPOSE, &text, &tag).then_some(there)
     }
@@ -229,15 +227,12 @@ pub(super) fn view_of(meta: &Value) -> Option<&str> {
     named.or_else(|| meta["ui/resourceUri"].as_str())
 }
 
-/// Returns a Base32 encoding that is valid in URI schemes: lower-case letters and digits.
-fn lower() -> &'static Encoding {
-    static LOWER: OnceLock<Encoding> = OnceLock::new();
-    LOWER.get_or_init(|| {
-        let mut lower = BASE32_NOPAD.specification();
-        lower.symbols = lower.symbols.to_ascii_lowercase();
-        lower.encoding().unwrap_or(BASE32_NOPAD)
-    })
-}
+/// Base32 encoding that is valid in URI schemes: lower-case letters and digits.
+static LOWER: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut lower = BASE32_NOPAD.specification();
+    lower.symbols = lower.symbols.to_ascii_lowercase();
+    lower.encoding().unwrap_or(BASE32_NOPAD)
+});
 
 #[cfg(test)]
 mod tests {

@@ -9,9 +9,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::cache::Memory;
 use super::caller_key::CallerKey;
-use super::connection::Upstream;
+use super::connection::{GRACE, Upstream};
 use super::subscriptions::Subscriptions;
-use super::timeouts::GRACE;
 use super::visits::Visits;
 use crate::auth::Principal;
 use crate::catalog::UrlElicitation;
@@ -30,6 +29,12 @@ const RETRY: Backoff = Backoff {
 };
 
 const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
+
+/// Returns the bit of a list, or 0 for anything else.
+fn bit_of(list: &str) -> u8 {
+    let position = LISTS.iter().position(|known| *known == list);
+    position.map_or(0, |position| 1 << position)
+}
 
 /// Pending maintenance of an upstream.
 #[derive(Debug, Default)]
@@ -57,9 +62,7 @@ pub(super) struct Maintenance {
 
 impl Events for Maintenance {
     fn list_changed(&self, list: &str) {
-        if let Some(position) = LISTS.iter().position(|known| *known == list) {
-            self.announced.fetch_or(1 << position, Ordering::Relaxed);
-        }
+        self.announced.fetch_or(bit_of(list), Ordering::Relaxed);
         self.stale.store(true, Ordering::Relaxed);
         self.wake();
     }
@@ -75,11 +78,10 @@ impl Events for Maintenance {
 
     fn withheld(&self, method: &str, reason: &'static str) {
         let is_log = method == "notifications/message";
-        let counter = match is_log {
-            true => &self.withheld_logs,
-            false => &self.withheld_requests,
-        };
-        let first = counter.fetch_add(1, Ordering::Relaxed) == 0;
+        let first = self
+            .withheld_counter(is_log)
+            .fetch_add(1, Ordering::Relaxed)
+            == 0;
         let upstream = &*self.name;
         match (first, is_log) {
             (true, false) => tracing::warn!(
@@ -187,9 +189,7 @@ impl Maintenance {
     /// Returns true if the server has said that a list has changed. A server that has had such items only since then did
     /// not declare them when the session began.
     pub(super) fn has_announced(&self, list: &str) -> bool {
-        let announced = self.announced.load(Ordering::Relaxed);
-        let position = LISTS.iter().position(|known| *known == list);
-        position.is_some_and(|position| announced & (1 << position) != 0)
+        self.announced.load(Ordering::Relaxed) & bit_of(list) != 0
     }
 
     /// Returns true if the last connection attempt failed.
@@ -200,11 +200,14 @@ impl Maintenance {
     /// Returns the number of dropped log messages, or of rejected requests to clients, that could not be attributed
     /// to a call.
     pub(super) fn withheld_messages(&self, logs: bool) -> u64 {
-        let counter = match logs {
+        self.withheld_counter(logs).load(Ordering::Relaxed)
+    }
+
+    fn withheld_counter(&self, logs: bool) -> &AtomicU64 {
+        match logs {
             true => &self.withheld_logs,
             false => &self.withheld_requests,
-        };
-        counter.load(Ordering::Relaxed)
+        }
     }
 
     /// Returns the number of connections made.
@@ -252,7 +255,7 @@ pub(super) async fn run(
         let Some(upstream) = upstream.upgrade() else {
             return;
         };
-        upstream.close_all(GRACE).await;
+        upstream.shared.close_ended(GRACE).await;
         let was_stale = upkeep.stale.swap(false, Ordering::Relaxed);
         // A connection is not made only to check for changes.
         let is_due = match tries_again {

@@ -20,7 +20,6 @@ mod subscriptions;
 mod tasks;
 mod maintenance;
 mod passed_error;
-mod timeouts;
 mod uri_prefix;
 mod usage;
 mod visits;
@@ -118,7 +117,9 @@ impl UpstreamGauge {
 
     /// Returns the number of requests that were retried over a new connection.
     pub fn retried(&self) -> u64 {
-        self.0.upgrade().map_or(0, |upstream| upstream.retried())
+        self.0
+            .upgrade()
+            .map_or(0, |upstream| upstream.retried.load(Ordering::Relaxed))
     }
 
     /// Returns the number of dropped log messages, or of rejected requests to clients. Either could not be attributed
@@ -156,43 +157,29 @@ impl Upstreams {
         configs: &BTreeMap<String, UpstreamConfig>,
         rules: UpstreamRules,
     ) -> Result<Self, UpstreamError> {
-        let UpstreamRules {
-            folder,
-            patience,
-            timeout_seconds,
-            reaping,
-            naming,
-            parts,
-            keys,
-            background,
-        } = rules;
-        let used: Vec<_> = configs
-            .iter()
-            .filter(|(_, config)| !config.disabled)
-            .collect();
         let mut upstreams = Vec::new();
-        for (name, config) in used {
+        for (name, config) in configs.iter().filter(|(_, config)| !config.disabled) {
             let mut config = config.clone();
-            config.timeout_seconds.get_or_insert(timeout_seconds);
-            let upstream = Upstream::new(name, config, background.clone(), &parts)?;
+            config.timeout_seconds.get_or_insert(rules.timeout_seconds);
+            let upstream = Upstream::new(name, config, rules.background.clone(), &rules.parts)?;
             upstreams.push(Arc::new(upstream));
         }
         if !upstreams.is_empty() {
             let each = upstreams.iter().map(Arc::downgrade).collect();
-            background.run(
+            rules.background.run(
                 "upstreams: close idle connections",
                 OnFailure::Continue,
-                reap(each, reaping),
+                reap(each, rules.reaping),
             );
         }
         Ok(Self {
             upstreams,
-            naming,
-            keys,
-            memory: Memory::new(folder),
-            background,
+            naming: rules.naming,
+            keys: rules.keys,
+            memory: Memory::new(rules.folder),
+            background: rules.background,
             asked: AtomicBool::new(false),
-            patience: patience.min(TIMEOUT_MAX),
+            patience: rules.patience.min(TIMEOUT_MAX),
             news: Arc::default(),
             attending: Mutex::default(),
         })
@@ -442,12 +429,8 @@ impl Upstreams {
 
     /// Closes all connections and ends the programs that were started.
     pub async fn stop(&self, grace: Duration) {
-        let attending = std::mem::take(
-            &mut *self
-                .attending
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let attending = self.attending.lock();
+        let attending = std::mem::take(&mut *attending.unwrap_or_else(PoisonError::into_inner));
         attending.iter().for_each(AbortHandle::abort);
         join_all(self.upstreams.iter().map(|upstream| upstream.stop(grace))).await;
     }

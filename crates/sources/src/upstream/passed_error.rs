@@ -4,12 +4,10 @@ use serde_json::Value;
 
 use super::call_error::CallError;
 use crate::catalog::{CallContext, ClientRequestError};
-use crate::client::{ClientError, RpcError};
+use crate::client::{ClientError, INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, RpcError};
 use crate::protocol::{ClientAbility, ClientCapabilities, ErrorCode, ErrorObject};
 
 const RESOURCE_NOT_FOUND: i64 = -32002;
-const INVALID_PARAMS: i64 = -32602;
-const MISSING_CAPABILITY: i64 = -32021;
 
 /// Abilities of a client that the upstream's requests can need.
 const ABILITIES: [ClientAbility; 6] = [
@@ -35,7 +33,7 @@ pub(super) fn for_caller(upstream: &str, error: &RpcError) -> ErrorObject {
     let code = match error.code {
         INVALID_PARAMS => Some(ErrorCode::InvalidParams),
         RESOURCE_NOT_FOUND => Some(ErrorCode::ResourceNotFound),
-        -32603 => Some(ErrorCode::Internal),
+        INTERNAL_ERROR => Some(ErrorCode::Internal),
         // Reserved codes: of JSON-RPC, and of MCP for the version, the headers and the capabilities of a request.
         -32768..=-32020 => None,
         code => i32::try_from(code).ok().map(ErrorCode::Application),

@@ -27,14 +27,14 @@ use super::uri_prefix::UriPrefix;
 use crate::auth::Principal;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
-    AnyResource, CallContext, Definition, OfferedSkill, PromptDefinition, Resource,
-    ResourceDefinition, SourceItems, TaskSupport, ToolError, Unlisted, UnlistedResource,
-    path_deserializer,
+    AnyResource, CallContext, Definition, OfferedSkill, PromptDefinition, PromptError, Resource,
+    ResourceDefinition, ResourceError, SourceItems, TaskSupport, ToolError, Unlisted,
+    UnlistedResource, path_deserializer,
 };
-use crate::protocol::{Annotations, Content, Icon, PromptArgument, ToolAnnotations, whole};
+use crate::protocol::{Content, whole};
 use crate::seal::KeyRing;
 use named_resources::{NamedResources, reads};
-use proxied::{UpstreamTool, message_of};
+use proxied::{OwnTool, UpstreamTool, message_of};
 use rejected::RejectedEntries;
 use shown::{all_shown, schema_shown, shown};
 
@@ -187,10 +187,25 @@ fn skill(links: &Links, entry: &Value) -> Result<OfferedSkill, &'static str> {
 fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T, String> {
     match entry.get(member) {
         None | Some(Value::Null) => Ok(T::default()),
-        // PHP writes an empty map as an empty list.
+        // PHP writes an empty map as an empty list, or an empty list as an empty map.
         Some(Value::Array(items)) if items.is_empty() => Ok(T::default()),
+        Some(Value::Object(members)) if members.is_empty() => Ok(T::default()),
         Some(value) => path_deserializer::read(value)
             .map_err(|misfit| format!("its {member}: {}", misfit.cause)),
+    }
+}
+
+/// Reads a text for people or models.
+fn text_of(entry: &Value, member: &str) -> Result<Option<String>, String> {
+    let text: Option<String> = part(entry, member)?;
+    Ok(text.as_deref().map(shown))
+}
+
+fn name_of(entry: &Value) -> Result<String, String> {
+    let name: String = part(entry, "name")?;
+    match name.is_empty() {
+        true => Err("its name is missing".to_owned()),
+        false => Ok(name),
     }
 }
 
@@ -200,36 +215,22 @@ fn tool(
     links: &Arc<Links>,
     entry: &Value,
 ) -> Result<UpstreamTool, String> {
-    let name: String = part(entry, "name")?;
-    if name.is_empty() {
-        return Err("its name is missing".to_owned());
-    }
-    let mut definition = Definition::new(names.tool(upstream, &name))
-        .annotations(part::<ToolAnnotations>(entry, "annotations")?)
-        .timeout(upstream.timeout() + GRACE);
-    let input = entry.get("inputSchema").filter(|schema| !schema.is_null());
-    definition = definition.input_schema(match input {
+    let name = name_of(entry)?;
+    let schema = |member| entry.get(member).filter(|schema| !schema.is_null());
+    let mut definition = Definition::new(names.tool(upstream, &name));
+    definition.timeout = Some(upstream.timeout() + GRACE);
+    definition.annotations = part(entry, "annotations")?;
+    definition.input_schema = match schema("inputSchema") {
         Some(schema) => schema_shown(schema),
         // The upstream does not say which arguments it takes.
         None => json!({"type": "object"}),
-    });
-    if let Some(schema) = entry.get("outputSchema").filter(|schema| !schema.is_null()) {
-        definition = definition.output_schema(schema_shown(schema));
-    }
-    if let Some(title) = part::<Option<String>>(entry, "title")? {
-        definition = definition.title(shown(&title));
-    }
-    if let Some(description) = part::<Option<String>>(entry, "description")? {
-        definition = definition.description(shown(&description));
-    }
-    for icon in part::<Vec<Icon>>(entry, "icons")? {
-        definition = definition.icon(icon);
-    }
-    let mut meta: Map<String, Value> = part(entry, "_meta")?;
-    links.rename_view(&mut meta);
-    for (key, value) in meta {
-        definition = definition.meta(key, value);
-    }
+    };
+    definition.output_schema = schema("outputSchema").map(schema_shown);
+    definition.title = text_of(entry, "title")?;
+    definition.description = text_of(entry, "description")?;
+    definition.icons = part(entry, "icons")?;
+    definition.meta = part(entry, "_meta")?;
+    links.rename_view(&mut definition.meta);
     let support = entry["execution"]["taskSupport"].as_str();
     // Callers without task support are served too, because the call here waits for the upstream's task.
     if let Some("optional" | "required") = support {
@@ -239,42 +240,32 @@ fn tool(
     let mirrored = header_parameters(&definition.input_schema).unwrap_or_default();
     let hints = &definition.annotations;
     let repeatable = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
-    Ok(UpstreamTool {
+    let own = OwnTool {
         upstream: Arc::clone(upstream),
-        definition,
-        operation: Arc::new(Operation::tool(&name)),
+        operation: Operation::tool(&name),
         name: Value::String(name).to_string().into(),
         repeatable,
-        mirrored: mirrored.into(),
+        mirrored,
         links: Arc::clone(links),
-        task_only: Arc::new(AtomicBool::new(support == Some("required"))),
+        task_only: AtomicBool::new(support == Some("required")),
+    };
+    Ok(UpstreamTool {
+        definition,
+        own: Arc::new(own),
     })
 }
 
 fn resource(entry: &Value, uri: &str) -> Result<ResourceDefinition, String> {
     let name: String = part(entry, "name")?;
-    let mut definition = ResourceDefinition::new(part::<String>(entry, uri)?, name)
-        .annotations(part::<Annotations>(entry, "annotations")?);
-    if let Some(title) = part::<Option<String>>(entry, "title")? {
-        definition = definition.title(shown(&title));
-    }
-    if let Some(description) = part::<Option<String>>(entry, "description")? {
-        definition = definition.description(shown(&description));
-    }
-    if let Some(mime_type) = part::<Option<String>>(entry, "mimeType")? {
-        definition = definition.mime_type(mime_type);
-    }
-    if let Some(size) = part::<Option<Number>>(entry, "size")?
-        && let Some(size) = whole(&size.to_string())
-    {
-        definition = definition.size(size);
-    }
-    for icon in part::<Vec<Icon>>(entry, "icons")? {
-        definition = definition.icon(icon);
-    }
-    for (key, value) in part::<Map<String, Value>>(entry, "_meta")? {
-        definition = definition.meta(key, value);
-    }
+    let mut definition = ResourceDefinition::new(part::<String>(entry, uri)?, name);
+    definition.annotations = part(entry, "annotations")?;
+    definition.title = text_of(entry, "title")?;
+    definition.description = text_of(entry, "description")?;
+    definition.mime_type = part(entry, "mimeType")?;
+    let size: Option<Number> = part(entry, "size")?;
+    definition.size = size.and_then(|size| whole(&size.to_string()));
+    definition.icons = part(entry, "icons")?;
+    definition.meta = part(entry, "_meta")?;
     Ok(definition)
 }
 
@@ -285,29 +276,18 @@ fn prompt(
     entry: &Value,
     completes: bool,
 ) -> Result<UpstreamPrompt, String> {
-    let name: String = part(entry, "name")?;
-    if name.is_empty() {
-        return Err("its name is missing".to_owned());
-    }
+    let name = name_of(entry)?;
     let mut definition = PromptDefinition::new(names.prompt(upstream, &name));
-    if let Some(title) = part::<Option<String>>(entry, "title")? {
-        definition = definition.title(shown(&title));
-    }
-    if let Some(description) = part::<Option<String>>(entry, "description")? {
-        definition = definition.description(shown(&description));
-    }
-    for mut argument in part::<Vec<PromptArgument>>(entry, "arguments")? {
+    definition.title = text_of(entry, "title")?;
+    definition.description = text_of(entry, "description")?;
+    definition.arguments = part(entry, "arguments")?;
+    for argument in &mut definition.arguments {
         for text in [&mut argument.title, &mut argument.description] {
             *text = text.as_deref().map(shown);
         }
-        definition = definition.argument(argument);
     }
-    for icon in part::<Vec<Icon>>(entry, "icons")? {
-        definition = definition.icon(icon);
-    }
-    for (key, value) in part::<Map<String, Value>>(entry, "_meta")? {
-        definition = definition.meta(key, value);
-    }
+    definition.icons = part(entry, "icons")?;
+    definition.meta = part(entry, "_meta")?;
     Ok(UpstreamPrompt {
         upstream: Arc::clone(upstream),
         definition,
@@ -358,17 +338,25 @@ fn plain_text(block: &RawValue) -> Option<String> {
     (plain.kind == "text").then_some(plain.text)
 }
 
-/// Converts an error of a call. JSON-RPC errors of the upstream are passed on. Of others, the upstream's address and the
-/// reason for the failure only go to the log.
-fn tool_error(upstream: &str, error: CallError, context: &CallContext) -> ToolError {
-    match rpc_error(&error) {
-        Some(error) => match missing_ability(error, context) {
-            Some(missing) => missing.into(),
-            None => ToolError::protocol(for_caller(upstream, error)),
-        },
-        None => ToolError::new(message_of(upstream, &error)).caused_by(error),
-    }
+/// Defines the conversion of an error of a request. JSON-RPC errors of the upstream are passed on. Of others, the
+/// upstream's address and the reason for the failure only go to the log.
+macro_rules! converts_errors {
+    ($name:ident, $error:ident) => {
+        fn $name(upstream: &str, error: CallError, context: &CallContext) -> $error {
+            match rpc_error(&error) {
+                Some(error) => match missing_ability(error, context) {
+                    Some(missing) => missing.into(),
+                    None => $error::protocol(for_caller(upstream, error)),
+                },
+                None => $error::new(message_of(upstream, &error)).caused_by(error),
+            }
+        }
+    };
 }
+
+converts_errors!(tool_error, ToolError);
+converts_errors!(resource_error, ResourceError);
+converts_errors!(prompt_error, PromptError);
 
 struct UpstreamResource {
     upstream: Arc<Upstream>,
@@ -394,4 +382,17 @@ struct UpstreamPrompt {
     name: String,
     links: Arc<Links>,
     completes: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_or_map_is_empty_whatever_is_expected() {
+        let entry = json!({"arguments": {}, "_meta": [], "icons": {"a": 1}});
+        assert_eq!(part::<Vec<Value>>(&entry, "arguments"), Ok(Vec::new()));
+        assert_eq!(part::<Map<String, Value>>(&entry, "_meta"), Ok(Map::new()));
+        assert!(part::<Vec<Value>>(&entry, "icons").is_err());
+    }
 }

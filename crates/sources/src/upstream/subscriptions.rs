@@ -1,8 +1,8 @@
 //! Forwards resource updates of upstreams to local subscribers.
 //!
 //! The upstream has one subscription for each resource, for as long as there is any local subscriber. If the
-//! connection is lost, it is made again. Updates may have been missed meanwhile, so each resource is then reported as
-//! updated.
+//! connection is lost, it is made again. An update before the upstream has the subscription is missed, so each resource is
+//! reported as updated once it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -119,22 +119,27 @@ pub(super) async fn share_out(
     }
 }
 
+/// Subscriptions that an upstream has, and the connection over which it has them.
+#[derive(Default)]
+struct Subscribed {
+    connection: Weak<Connected>,
+    uris: BTreeSet<Arc<str>>,
+}
+
 /// Keeps the subscriptions at one upstream in line with the wanted ones, for as long as the upstream exists.
 pub(super) async fn run(upstream: Weak<Upstream>) {
-    // Connection that holds the current subscriptions.
-    let mut asked: Weak<Connected> = Weak::new();
-    let mut has_told = false;
+    let mut subscribed = Subscribed::default();
     let mut failures = 0;
     loop {
         let Some(held) = upstream.upgrade() else {
             return;
         };
         let wanted: BTreeSet<_> = held.upkeep.subscriptions.wanted().keys().cloned().collect();
-        let outcome = ask(&held, &wanted, &mut asked, &mut has_told).await;
-        let bell = Arc::clone(&held.upkeep);
+        let outcome = subscribed.change_to(wanted, &held).await;
+        let upkeep = Arc::clone(&held.upkeep);
         let name = held.name.clone();
         drop(held);
-        let bell = &bell.subscriptions.bell;
+        let bell = &upkeep.subscriptions.bell;
         match outcome {
             Ok(()) => {
                 failures = 0;
@@ -142,46 +147,52 @@ pub(super) async fn run(upstream: Weak<Upstream>) {
             }
             Err(error) => {
                 failures += 1;
-                tracing::debug!(upstream = name, %error, "it does not support subscriptions to resources");
+                tracing::debug!(upstream = name, %error, "its resources cannot be subscribed to");
                 let _ = timeout(RETRY.delay(failures, chance()), bell.notified()).await;
             }
         }
     }
 }
 
-async fn ask(
-    upstream: &Upstream,
-    wanted: &BTreeSet<Arc<str>>,
-    asked: &mut Weak<Connected>,
-    has_told: &mut bool,
-) -> Result<(), ClientError> {
-    let connected = match wanted.is_empty() {
-        // A connection is not made only to remove subscriptions.
-        true => match upstream.shared().usable() {
-            Some(connected) if asked.ptr_eq(&Arc::downgrade(&connected)) => connected,
-            _ => {
-                *asked = Weak::new();
-                *has_told = false;
-                return Ok(());
+impl Subscribed {
+    async fn change_to(
+        &mut self,
+        wanted: BTreeSet<Arc<str>>,
+        upstream: &Upstream,
+    ) -> Result<(), ClientError> {
+        let connected = match wanted.is_empty() {
+            // A connection is not made only to remove subscriptions.
+            true => match upstream.shared.usable() {
+                Some(connected) if self.has(&connected) => connected,
+                _ => {
+                    *self = Self::default();
+                    return Ok(());
+                }
+            },
+            false => upstream.connected(&upstream.shared).await?,
+        };
+        let is_supported = connected.client.tells_of_resources();
+        if !self.has(&connected) {
+            self.uris.clear();
+            if !is_supported {
+                tracing::debug!(
+                    upstream = upstream.name,
+                    "it does not notify of changed resources"
+                );
             }
-        },
-        false => upstream.connected(upstream.shared()).await?,
-    };
-    let is_new = !asked.ptr_eq(&Arc::downgrade(&connected));
-    if is_new && !connected.client.tells_of_resources() {
-        tracing::debug!(
-            upstream = upstream.name,
-            "it does not notify of changed resources"
-        );
-    }
-    connected.client.watch(wanted).await?;
-    *asked = Arc::downgrade(&connected);
-    drop(connected);
-    // Subscribed over an earlier connection, so updates may have been missed.
-    if is_new && std::mem::replace(has_told, true) {
-        for uri in wanted {
+        }
+        connected.client.watch(&wanted).await?;
+        self.connection = Arc::downgrade(&connected);
+        drop(connected);
+        let before = std::mem::replace(&mut self.uris, wanted);
+        // An update between the local subscription, or the loss of the connection, and this one was missed.
+        for uri in self.uris.difference(&before).filter(|_| is_supported) {
             upstream.upkeep.subscriptions.updated(uri);
         }
+        Ok(())
     }
-    Ok(())
+
+    fn has(&self, connected: &Arc<Connected>) -> bool {
+        self.connection.ptr_eq(&Arc::downgrade(connected))
+    }
 }

@@ -18,7 +18,7 @@ use super::connection::{Upstream, report};
 use super::forwarding::Relay;
 use super::line::Line;
 use crate::catalog::TASKS_EXTENSION;
-use crate::client::{ClientError, Listener, Params, RpcError};
+use crate::client::{ClientError, INTERNAL_ERROR, Listener, MISSING_CAPABILITY, Params, RpcError};
 use crate::net::{Backoff, chance};
 
 /// Default polling interval for a task.
@@ -33,9 +33,6 @@ const RETRY: Backoff = Backoff {
 };
 /// Timeout for cancelling a task.
 const CANCELS: Duration = Duration::from_secs(5);
-const INTERNAL_ERROR: i64 = -32603;
-/// Error code for a capability that the client has to declare.
-const MISSING_CAPABILITY: i64 = -32021;
 
 /// Returns true if an upstream of 2026-07-28 rejected a call because it runs only as a task.
 pub(super) fn is_task_only(error: &CallError) -> bool {
@@ -73,10 +70,12 @@ async fn call_admitted(
     repeatable: bool,
 ) -> Result<Box<RawValue>, CallError> {
     let connected = upstream.connected(line).await.map_err(CallError::Apart)?;
-    let server = connected.client.server();
+    let (client, server) = (&connected.client, connected.client.server());
     if !server.revision.has_sessions() {
+        let declared = |params| client.declaring(params, TASKS_EXTENSION, Some(&**relay));
+        let (params, plain) = (declared(params.clone()), declared(Params::new()));
         drop(connected);
-        return in_extension(upstream, line, params, relay, repeatable).await;
+        return in_extension(upstream, line, (params, plain), relay, repeatable).await;
     }
     // Without this capability, a tool's task support has no effect.
     let runs_tasks = server
@@ -148,16 +147,14 @@ struct Question {
     params: Option<Box<RawValue>>,
 }
 
-/// Uses tasks of the extension in 2026-07-28.
+/// Uses tasks of the extension in 2026-07-28. `plain` declares the extension as `params` does, and nothing else.
 async fn in_extension(
     upstream: &Arc<Upstream>,
     line: &Arc<Line>,
-    params: &Params,
+    (params, plain): (Params, Params),
     relay: &Arc<Relay>,
     repeatable: bool,
 ) -> Result<Box<RawValue>, CallError> {
-    let params = declared(upstream, line, params.clone(), relay).await?;
-    let plain = declared(upstream, line, Params::new(), relay).await?;
     let created = upstream
         .request_admitted(line, "tools/call", &params, Some(relay.clone()), repeatable)
         .await?;
@@ -166,7 +163,7 @@ async fn in_extension(
         return Ok(created);
     };
     let mut begun = RunningTask::new(upstream, line, id.to_owned());
-    let get = plain.clone().with("taskId", id);
+    let get = plain.with("taskId", id);
     let mut deadline = Instant::now() + upstream.timeout();
     let mut pause = pause_of(kind["pollIntervalMs"].as_u64());
     let mut questions = OpenQuestions::default();
@@ -315,18 +312,6 @@ async fn persist(
         }
         sleep_until(next).await;
     }
-}
-
-/// Returns request parameters that declare the task extension.
-async fn declared(
-    upstream: &Upstream,
-    line: &Arc<Line>,
-    params: Params,
-    relay: &Relay,
-) -> Result<Params, CallError> {
-    let connected = upstream.connected(line).await.map_err(CallError::Apart)?;
-    let client = &connected.client;
-    Ok(client.declaring(params, TASKS_EXTENSION, Some(relay)))
 }
 
 fn pause_of(milliseconds: Option<u64>) -> Duration {

@@ -9,10 +9,9 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use super::super::lifecycle::{self, DiscoveryOutcome};
-use super::super::listener::METHOD_NOT_FOUND;
-use super::super::shared::Shared;
+use super::super::shared::{Answered, Shared};
 use super::super::wire::{self, Incoming};
-use super::super::{ClientError, DISCOVER, LISTEN, Params, ServerInfo};
+use super::super::{ClientError, DISCOVER, LISTEN, METHOD_NOT_FOUND, Params, ServerInfo};
 use super::{ACKNOWLEDGES, HeaderInfo, LAST_EVENT, Link, RETRY, RETRY_MAX, refused_by_era};
 use crate::net::EventDecoder;
 
@@ -125,22 +124,35 @@ impl Link {
         if !self.has_session() {
             return false;
         }
-        let Ok(mut expected) = shared.expect(None) else {
-            return false;
+        match self.ask("ping", &Params::new(), PINGS, shared).await {
+            Some(Err(ClientError::SessionEnded)) => true,
+            // It has read the request, so the session exists.
+            Some(Err(ClientError::Rpc(error))) if error.code == METHOD_NOT_FOUND => false,
+            Some(Err(error)) => error.status() == Some(400),
+            Some(Ok(_)) | None => false,
+        }
+    }
+
+    /// Makes a request that no caller waits for. Returns `None` without a connection, or if the time is up.
+    async fn ask(
+        self: &Arc<Self>,
+        method: &'static str,
+        params: &Params,
+        limit: Duration,
+        shared: &Arc<Shared>,
+    ) -> Option<Answered> {
+        let mut expected = shared.expect(None).ok()?;
+        let message = wire::request(expected.id, method, params).into();
+        let about = HeaderInfo {
+            method,
+            ..HeaderInfo::default()
         };
-        let message = wire::request(expected.id, "ping", &Params::new()).into();
         let asked = async {
-            self.exchange(message, Some(expected.id), HeaderInfo::default(), shared)
+            self.exchange(message, Some(expected.id), about, shared)
                 .await?;
             expected.response().await
         };
-        match tokio::time::timeout(PINGS, Box::pin(asked)).await {
-            Ok(Err(ClientError::SessionEnded)) => true,
-            // It has read the request, so the session exists.
-            Ok(Err(ClientError::Rpc(error))) if error.code == METHOD_NOT_FOUND => false,
-            Ok(Err(error)) => error.status() == Some(400),
-            Ok(Ok(_)) | Err(_) => false,
-        }
+        tokio::time::timeout(limit, Box::pin(asked)).await.ok()
     }
 
     /// Receives the notifications of a `subscriptions/listen` request, for servers without sessions.
@@ -203,21 +215,8 @@ impl Link {
     /// Updates the server info after a break, since the server may have been restarted. Closes the connection if the
     /// server is now a legacy one.
     async fn discover_again(self: &Arc<Self>, subscription: &Subscription, shared: &Arc<Shared>) {
-        let Ok(mut expected) = shared.expect(None) else {
-            return;
-        };
-        let message = wire::request(expected.id, DISCOVER, &subscription.discover).into();
-        let about = HeaderInfo {
-            method: DISCOVER,
-            ..HeaderInfo::default()
-        };
-        let asked = async {
-            self.exchange(message, Some(expected.id), about, shared)
-                .await?;
-            expected.response().await
-        };
-        let asked = tokio::time::timeout(subscription.patience, Box::pin(asked)).await;
-        let Ok(outcome) = asked else {
+        let (params, limit) = (&subscription.discover, subscription.patience);
+        let Some(outcome) = self.ask(DISCOVER, params, limit, shared).await else {
             return;
         };
         match lifecycle::judge(outcome) {

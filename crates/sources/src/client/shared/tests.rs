@@ -169,6 +169,24 @@ impl ServerConnection {
     }
 }
 
+#[test]
+fn ids_of_connections_to_one_server_begin_at_numbers_of_their_own() {
+    let first = || {
+        let shared = Arc::new(Shared::new(None).with_random_ids());
+        shared.expect(None).expect("it is open").id
+    };
+    let (one, other) = (first(), first());
+    assert_ne!(one, other);
+    assert!((1..=1 << 30).contains(&one), "{one}");
+    assert_eq!(
+        Arc::new(Shared::new(None))
+            .expect(None)
+            .expect("it is open")
+            .id,
+        1
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_user_does_not_count_against_the_timeout() {
     let shared = Arc::new(Shared::new(None));

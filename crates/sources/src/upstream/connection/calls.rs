@@ -15,9 +15,11 @@ use super::super::instrumented::{InstrumentedRequest, Operation, Peer, RequestOu
 use super::super::line::{Connected, LastFailure, Line};
 use super::super::maintenance::{CallerEvents, Maintenance};
 use super::super::usage::Usage;
-use super::{HEADER_MISMATCH, Upstream, Used, given_up};
+use super::{Upstream, Used};
 use crate::catalog::CallContext;
-use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
+use crate::client::{
+    Client, ClientError, Credentials, Events, HEADER_MISMATCH, Listener, Options, Params, Target,
+};
 use crate::net::{BulkheadPermit, with_causes};
 use crate::telemetry::Metrics;
 
@@ -62,29 +64,26 @@ impl Upstream {
         };
         let connecting = attempt.run(self.target.clone(), self.options(line));
         // The waiting request can be cancelled, but the connection is shared, so a task of its own makes and stores it.
-        match self.background.spawn(connecting) {
-            Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
-            None => Err(given_up()),
-        }
+        let connected = match self.background.spawn(connecting) {
+            Some(connecting) => connecting.await.ok(),
+            None => None,
+        };
+        let given_up = || ClientError::Gone("connecting was given up".to_owned());
+        connected.unwrap_or_else(|| Err(given_up()))
     }
 
     /// Returns the options of a connection.
     fn options(&self, line: &Line) -> Options {
-        let credentials = match &line.identity {
-            Some(identity) => Some(Arc::clone(identity) as Arc<dyn crate::client::Credentials>),
-            None => self
-                .credentials
-                .clone()
-                .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
-        };
         let upkeep = Arc::clone(&self.upkeep);
-        let events: Arc<dyn Events> = match &line.identity {
-            None => upkeep,
-            Some(identity) => Arc::new(CallerEvents {
-                upkeep,
-                caller: identity.key(),
-            }),
-        };
+        let (credentials, events): (Option<Arc<dyn Credentials>>, Arc<dyn Events>) =
+            match &line.identity {
+                Some(identity) => {
+                    let caller = identity.key();
+                    let events = CallerEvents { upkeep, caller };
+                    (Some(Arc::clone(identity) as _), Arc::new(events))
+                }
+                None => (self.credentials.clone().map(|own| own as _), upkeep),
+            };
         Options {
             name: self.name.clone(),
             capabilities: super::super::forwarding::capabilities(),

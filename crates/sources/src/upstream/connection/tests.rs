@@ -36,10 +36,10 @@ fn starts(folder: &Path) -> usize {
 async fn a_connection_that_nobody_waits_for_any_more_is_made_and_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = upstream(folder.path(), "");
-    let first = upstream.connected(upstream.shared()).now_or_never();
+    let first = upstream.connected(&upstream.shared).now_or_never();
     assert!(first.is_none(), "the program is starting");
     std::fs::write(folder.path().join("go"), "").expect("written");
-    let connected = upstream.connected(upstream.shared()).await;
+    let connected = upstream.connected(&upstream.shared).await;
     assert!(connected.is_ok(), "{:?}", connected.err());
     assert_eq!(starts(folder.path()), 1);
 }
@@ -48,7 +48,7 @@ async fn a_connection_that_nobody_waits_for_any_more_is_made_and_kept() {
 async fn an_attempt_that_fails_fails_for_all_who_waited_for_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = upstream(folder.path(), "exit 1");
-    let connecting = || upstream.connected(upstream.shared());
+    let connecting = || upstream.connected(&upstream.shared);
     let goes_on = async { std::fs::write(folder.path().join("go"), "").expect("written") };
     let (first, second, third, ()) =
         tokio::join!(connecting(), connecting(), connecting(), goes_on);
@@ -64,7 +64,7 @@ async fn an_attempt_that_fails_fails_for_all_who_waited_for_it() {
 async fn requests_that_leave_before_the_connection_is_made_leave_no_tasks() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = upstream(folder.path(), "");
-    let leaves = || upstream.connected(upstream.shared()).now_or_never();
+    let leaves = || upstream.connected(&upstream.shared).now_or_never();
     assert!(leaves().is_none(), "the program is starting");
     let tasks = || {
         let runtime = tokio::runtime::Handle::current();

@@ -12,11 +12,12 @@ use super::super::call_error::CallError;
 use super::super::connection::Upstream;
 use super::super::instrumented::{Operation, RequestOutcome};
 use super::super::links::{Links, Mention};
-use super::super::passed_error::{for_caller, is_not_found, missing_ability, rpc_error};
+use super::super::passed_error::{is_not_found, rpc_error};
 use super::super::tasks;
 use super::required_page::RequiredPage;
 use super::{
-    Called, UpstreamPrompt, UpstreamResource, UpstreamTemplate, block_of, plain_text, tool_error,
+    Called, UpstreamPrompt, UpstreamResource, UpstreamTemplate, block_of, plain_text, prompt_error,
+    resource_error, tool_error,
 };
 use crate::auth::Principal;
 use crate::catalog::{
@@ -31,17 +32,22 @@ use crate::protocol::scan::has_long_number;
 use crate::protocol::{PromptMessage, ResourceContents, Role, whole};
 
 pub(super) struct UpstreamTool {
-    pub(super) upstream: Arc<Upstream>,
     pub(super) definition: Definition,
+    pub(super) own: Arc<OwnTool>,
+}
+
+/// A tool as its upstream has it.
+pub(super) struct OwnTool {
+    pub(super) upstream: Arc<Upstream>,
     /// Name at the upstream, as JSON text.
     pub(super) name: Arc<str>,
-    pub(super) operation: Arc<Operation>,
+    pub(super) operation: Operation,
     pub(super) repeatable: bool,
     /// Arguments to mirror in headers, for upstreams that require it.
-    pub(super) mirrored: Arc<[HeaderParameter]>,
+    pub(super) mirrored: Vec<HeaderParameter>,
     pub(super) links: Arc<Links>,
     /// True if the upstream runs the tool only as a task.
-    pub(super) task_only: Arc<AtomicBool>,
+    pub(super) task_only: AtomicBool,
 }
 
 impl Tool for UpstreamTool {
@@ -60,31 +66,29 @@ impl Tool for UpstreamTool {
 
     fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
         Some(UpstreamIdentity {
-            name: &self.upstream.name,
-            identity: self.upstream.identity,
+            name: &self.own.upstream.name,
+            identity: self.own.upstream.identity,
         })
     }
 
     fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let (upstream, name, repeatable) = (
-            Arc::clone(&self.upstream),
-            Arc::clone(&self.name),
-            self.repeatable,
-        );
-        let mirrored = Arc::clone(&self.mirrored);
-        let operation = Arc::clone(&self.operation);
-        let links = Arc::clone(&self.links);
-        let task_only = Arc::clone(&self.task_only);
+        let own = Arc::clone(&self.own);
         Box::pin(async move {
+            let OwnTool {
+                upstream,
+                operation,
+                repeatable,
+                ..
+            } = &*own;
             if let Some(logins) = &upstream.user_logins {
                 Box::pin(logins.ensure(&context)).await?;
             }
             let arguments = arguments.to_json();
-            let mut params = Params::new().shared("name", name);
-            if !mirrored.is_empty() {
-                params = params.mirror_all(&mirrored, &serde_json::from_str(&arguments)?);
+            let mut params = Params::new().shared("name", Arc::clone(&own.name));
+            if !own.mirrored.is_empty() {
+                params = params.mirror_all(&own.mirrored, &serde_json::from_str(&arguments)?);
             }
-            let watched = upstream.watch(&operation, &context, None);
+            let watched = upstream.watch(operation, &context, None);
             let params = watched.placed(params.checked("arguments", arguments));
             let line = match upstream.line(&context.principal) {
                 Ok(line) => line,
@@ -95,23 +99,23 @@ impl Tool for UpstreamTool {
             };
             let ask = async || {
                 let relay = &watched.relay;
-                if !task_only.load(Ordering::Relaxed) {
+                if !own.task_only.load(Ordering::Relaxed) {
                     let listener = Some(Arc::clone(relay) as Arc<dyn Listener>);
                     let answered = upstream
-                        .request(&line, operation.method, &params, listener, repeatable)
+                        .request(&line, operation.method, &params, listener, *repeatable)
                         .await;
                     match answered {
                         Err(error) if tasks::is_task_only(&error) => {
-                            task_only.store(true, Ordering::Relaxed);
+                            own.task_only.store(true, Ordering::Relaxed);
                         }
                         answered => return answered,
                     }
                 }
-                Box::pin(tasks::call(&upstream, &line, &params, relay, repeatable)).await
+                Box::pin(tasks::call(upstream, &line, &params, relay, *repeatable)).await
             };
             let mut answered = ask().await;
             if let Some(page) = answered.as_ref().err().and_then(RequiredPage::of) {
-                if let Err(error) = Box::pin(page.visit(&context, &upstream)).await {
+                if let Err(error) = Box::pin(page.visit(&context, upstream)).await {
                     let failed = answered.as_ref().err().map(RequestOutcome::Failed);
                     watched.ends(&failed.unwrap_or(RequestOutcome::Well), || line.revision());
                     return Err(error);
@@ -132,7 +136,7 @@ impl Tool for UpstreamTool {
                 Err(_) => RequestOutcome::Misread,
             };
             watched.ends(&end, || line.revision());
-            let output = |called| output(called, &links, &context.principal);
+            let output = |called| output(called, &own.links, &context.principal);
             called.map(output).map_err(|error| {
                 ToolError::new(format!(
                     "the response of the upstream server {} is not a tool result",
@@ -198,61 +202,41 @@ fn own_meta(mut meta: Map<String, Value>) -> Option<Map<String, Value>> {
 }
 
 pub(super) fn message_of(upstream: &str, error: &CallError) -> String {
+    let (error, was_sent) = match error {
+        CallError::BulkheadError(turned) => return turned.to_string(),
+        CallError::TooManyCallers => return format!("the upstream server {upstream}: {error}"),
+        CallError::Apart(error) => (error, false),
+        CallError::Client(error) => (error, true),
+    };
     match error {
-        CallError::BulkheadError(turned) => turned.to_string(),
-        CallError::Client(error) | CallError::Apart(error) if error.concerns_caller() => {
-            format!("the upstream server {upstream}: {error}")
-        }
-        CallError::TooManyCallers => format!("the upstream server {upstream}: {error}"),
-        CallError::Apart(ClientError::Rpc(error)) | CallError::Client(ClientError::Rpc(error)) => {
-            format!("{upstream}: {}", error.message)
-        }
-        CallError::Apart(ClientError::Timeout(limit))
-        | CallError::Client(ClientError::Timeout(limit)) => {
-            format!(
-                "the upstream server {upstream} did not respond within {} s",
-                limit.as_secs()
-            )
-        }
-        CallError::Apart(
-            ClientError::Credentials(_)
-            | ClientError::Unauthorized { .. }
-            | ClientError::InsufficientScope { .. },
-        )
-        | CallError::Client(
-            ClientError::Credentials(_)
-            | ClientError::Unauthorized { .. }
-            | ClientError::InsufficientScope { .. },
-        ) => {
-            format!(
-                "the upstream server {upstream} rejects the configured credentials; the operator of this server must correct them"
-            )
-        }
-        CallError::Client(ClientError::Status { status, .. }) => {
-            format!("the upstream server {upstream} responded with HTTP status {status}")
-        }
-        CallError::Client(
-            ClientError::Protocol(_)
-            | ClientError::TooLarge { .. }
-            | ClientError::Http(FetchError::TooLarge { .. } | FetchError::Encoding { .. }),
-        ) => {
-            format!(
-                "the response of the upstream server {upstream} is not readable or too large; the call may have been executed"
-            )
-        }
-        CallError::Client(ClientError::Http(FetchError::Memory { .. })) => {
-            format!(
-                "there is no memory for the response of the upstream server {upstream} at the moment; the call may have been executed"
-            )
-        }
-        CallError::Client(error) if error.may_have_happened() => {
-            format!(
-                "the upstream server {upstream} disconnected before it responded; the call may have been executed"
-            )
-        }
-        CallError::Apart(_) | CallError::Client(_) => {
+        _ if error.concerns_caller() => format!("the upstream server {upstream}: {error}"),
+        ClientError::Rpc(error) => format!("{upstream}: {}", error.message),
+        ClientError::Timeout(limit) => format!(
+            "the upstream server {upstream} did not respond within {} s",
+            limit.as_secs()
+        ),
+        ClientError::Credentials(_)
+        | ClientError::Unauthorized { .. }
+        | ClientError::InsufficientScope { .. } => format!(
+            "the upstream server {upstream} rejects the configured credentials; the operator of this server must correct them"
+        ),
+        _ if !was_sent || !error.may_have_happened() => {
             format!("the upstream server {upstream} cannot be reached; try again later")
         }
+        ClientError::Status { status, .. } => {
+            format!("the upstream server {upstream} responded with HTTP status {status}")
+        }
+        ClientError::Protocol(_)
+        | ClientError::TooLarge { .. }
+        | ClientError::Http(FetchError::TooLarge { .. } | FetchError::Encoding { .. }) => format!(
+            "the response of the upstream server {upstream} is not readable or too large; the call may have been executed"
+        ),
+        ClientError::Http(FetchError::Memory { .. }) => format!(
+            "there is no memory for the response of the upstream server {upstream} at the moment; the call may have been executed"
+        ),
+        _ => format!(
+            "the upstream server {upstream} disconnected before it responded; the call may have been executed"
+        ),
     }
 }
 
@@ -277,11 +261,7 @@ pub(super) async fn read(
         .await;
     let result = answered.map_err(|error| match rpc_error(&error) {
         Some(error) if is_not_found(error) => ResourceError::not_found(),
-        Some(error) => match missing_ability(error, &context) {
-            Some(missing) => missing.into(),
-            None => ResourceError::protocol(for_caller(&upstream.name, error)),
-        },
-        None => ResourceError::new(message_of(&upstream.name, &error)).caused_by(error),
+        _ => resource_error(&upstream.name, error, &context),
     })?;
     let mut contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
         ResourceError::new(format!(
@@ -349,12 +329,8 @@ impl ResourceTemplate for UpstreamTemplate {
         let reference = json!({"type": "ref/resource", "uri": self.own});
         let upstream = Arc::clone(&self.upstream);
         Box::pin(async move {
-            complete(&upstream, &context, reference, request)
-                .await
-                .map_err(|error| match rpc_error(&error) {
-                    Some(error) => ResourceError::protocol(for_caller(&upstream.name, error)),
-                    None => ResourceError::new(message_of(&upstream.name, &error)),
-                })
+            let completed = complete(&upstream, &context, reference, request).await;
+            completed.map_err(|error| resource_error(&upstream.name, error, &context))
         })
     }
 }
@@ -391,13 +367,7 @@ impl Prompt for UpstreamPrompt {
                 .with("arguments", arguments);
             let operation = Operation::prompt(&name);
             let answered = upstream.read(&operation, params, &context, None).await;
-            let result = answered.map_err(|error| match rpc_error(&error) {
-                Some(error) => match missing_ability(error, &context) {
-                    Some(missing) => missing.into(),
-                    None => PromptError::protocol(for_caller(&upstream.name, error)),
-                },
-                None => PromptError::new(message_of(&upstream.name, &error)).caused_by(error),
-            })?;
+            let result = answered.map_err(|error| prompt_error(&upstream.name, error, &context))?;
             let got: Got<'_> = serde_json::from_str(result.get()).map_err(|error| {
                 PromptError::new(format!(
                     "the response of the upstream server {} is not a prompt",
@@ -430,12 +400,8 @@ impl Prompt for UpstreamPrompt {
         let reference = json!({"type": "ref/prompt", "name": self.name});
         let upstream = Arc::clone(&self.upstream);
         Box::pin(async move {
-            complete(&upstream, &context, reference, request)
-                .await
-                .map_err(|error| match rpc_error(&error) {
-                    Some(error) => PromptError::protocol(for_caller(&upstream.name, error)),
-                    None => PromptError::new(message_of(&upstream.name, &error)),
-                })
+            let completed = complete(&upstream, &context, reference, request).await;
+            completed.map_err(|error| prompt_error(&upstream.name, error, &context))
         })
     }
 }
