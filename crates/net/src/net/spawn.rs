@@ -166,7 +166,7 @@ mod tests {
         });
         let work = work.expect_err("no thread");
         assert!(!is_panic_expected());
-        let queued = queue.into_inner().expect("no panic").expect("queued");
+        let queued = queue.into_inner().expect("queued");
         assert!(catch_unwind(AssertUnwindSafe(queued)).is_err());
         assert!(begun.try_recv().is_err());
         // It can be tried again.

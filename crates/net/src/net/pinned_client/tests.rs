@@ -96,7 +96,7 @@ async fn a_stream_whose_end_nobody_waits_for_leaves_its_connection() {
             Some(&b"ok"[..])
         );
         answer.let_end();
-        while lane.0.idle().list().is_empty() {
+        while lane.0.idle().0.lock().is_empty() {
             tokio::task::yield_now().await;
         }
     }
@@ -122,7 +122,8 @@ async fn a_connection_that_was_hung_up_meanwhile_is_made_anew() {
         while lane
             .0
             .idle()
-            .list()
+            .0
+            .lock()
             .iter()
             .any(|(sender, _)| !sender.is_closed())
         {
