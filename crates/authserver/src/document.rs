@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -19,7 +19,7 @@ use super::error::OAuthError;
 use super::registration::ClientMetadata;
 use super::server::AuthorizationServer;
 use crate::limit::{ClientLimits, is_public, subnet};
-use crate::net::{FetchError, OutgoingRequest};
+use crate::net::{self, FetchError, OutgoingRequest};
 
 /// Maximum size of a document, in bytes. The draft recommends 5 KB.
 pub(super) const DOCUMENT_MAX_BYTES: usize = 16 * 1024;
@@ -41,7 +41,7 @@ pub(super) struct Documents {
     kept: Cache<String, KeptDocument>,
     turns: Cache<String, Turn>,
     /// Fetches under way, by the public address of their client.
-    fetches: std::sync::Mutex<BTreeMap<Option<u128>, usize>>,
+    fetches: net::Mutex<BTreeMap<Option<u128>, usize>>,
 }
 
 /// Held by the one request that fetches a document. Holds the latest failure, with its time.
@@ -55,8 +55,7 @@ struct FetchPermit<'d> {
 
 impl Drop for FetchPermit<'_> {
     fn drop(&mut self) {
-        let fetches = self.documents.fetches.lock();
-        let mut fetches = fetches.unwrap_or_else(PoisonError::into_inner);
+        let mut fetches = self.documents.fetches.lock();
         if let Some(count) = fetches.get_mut(&self.of) {
             *count -= 1;
         }
@@ -88,7 +87,7 @@ impl Documents {
         Self {
             kept: Cache::new(KEPT_MAX),
             turns: Cache::new(KEPT_MAX),
-            fetches: std::sync::Mutex::default(),
+            fetches: net::Mutex::default(),
         }
     }
 
@@ -106,8 +105,7 @@ impl Documents {
     /// Admits a fetch for a client at an address.
     fn admit(&self, address: Option<IpAddr>) -> Option<FetchPermit<'_>> {
         let of = address.filter(|address| is_public(*address)).map(subnet);
-        let fetches = self.fetches.lock();
-        let mut fetches = fetches.unwrap_or_else(PoisonError::into_inner);
+        let mut fetches = self.fetches.lock();
         let own = fetches.get(&of).copied().unwrap_or_default();
         let is_full = FETCHES_MAX <= fetches.values().sum::<usize>()
             || (of.is_some() && FETCHES_OF_ADDRESS_MAX <= own);
@@ -376,7 +374,7 @@ mod tests {
         assert_eq!(permits.len(), FETCHES_MAX);
         permits.clear();
         assert!(documents.admit(at(1)).is_some());
-        assert!(documents.fetches.lock().expect("not poisoned").is_empty());
+        assert!(documents.fetches.lock().is_empty());
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::Notify;
 
 use super::{SubscriptionCounts, UrlElicitation};
+use crate::net::Mutex;
 
 /// Announces to clients that a resource or a list has changed, on every replica. Only subscribed clients are notified.
 ///
@@ -112,8 +113,8 @@ impl Announcer {
     /// must exist before the server that it notifies.
     #[doc(hidden)]
     pub fn lead(&self, follower: &Self) {
-        *follower.interest_held() = self.interest();
-        self.followers().push(follower.clone());
+        *follower.0.interest.lock() = self.interest();
+        self.0.followers.lock().push(follower.clone());
     }
 
     /// Passes every announcement to another announcer, and keeps none: its application has become a part of the other
@@ -122,7 +123,7 @@ impl Announcer {
     pub fn forward_to(&self, other: &Self) {
         self.lead(other);
         self.0.is_forwarding.store(true, Ordering::Relaxed);
-        let waiting = std::mem::take(&mut *self.waiting());
+        let waiting = std::mem::take(&mut *self.0.waiting.lock());
         for notice in waiting.notices {
             other.announce(notice);
         }
@@ -139,7 +140,7 @@ impl Announcer {
     /// Subscribed resources.
     #[doc(hidden)]
     pub fn interest(&self) -> SubscriptionCounts {
-        self.interest_held().clone()
+        self.0.interest.lock().clone()
     }
 
     /// A list of this very server has changed, and those of its followers may not have.
@@ -150,7 +151,7 @@ impl Announcer {
         {
             invalidate(uri);
         }
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.waiting.lock();
         if self.0.is_forwarding.load(Ordering::Relaxed) || waiting.known.contains(&notice) {
             return;
         }
@@ -178,7 +179,7 @@ impl Announcer {
     /// Queues a notice for subscribers, the only way from an application to them. Events (SEP-3415, a draft) would be
     /// further notices.
     fn announce(&self, notice: ChangeEvent) {
-        for follower in &*self.followers() {
+        for follower in &*self.0.followers.lock() {
             follower.announce(notice.clone());
         }
         self.announce_alone(notice);
@@ -187,7 +188,7 @@ impl Announcer {
     /// The next announcement that waits.
     #[doc(hidden)]
     pub fn take(&self) -> Option<ChangeEvent> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.waiting.lock();
         let notice = waiting.notices.pop_front()?;
         waiting.known.remove(&notice);
         if waiting.notices.is_empty() && LARGE < waiting.notices.capacity() {
@@ -201,33 +202,12 @@ impl Announcer {
     pub async fn news(&self) {
         self.0.news.notified().await;
     }
-
-    fn interest_held(&self) -> MutexGuard<'_, SubscriptionCounts> {
-        self.0
-            .interest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn followers(&self) -> MutexGuard<'_, Vec<Self>> {
-        self.0
-            .followers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Announcer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Announcer")
-            .field("waiting", &self.waiting().notices.len())
+            .field("waiting", &self.0.waiting.lock().notices.len())
             .finish()
     }
 }
@@ -273,12 +253,12 @@ mod tests {
         let invalid: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = Arc::clone(&invalid);
         follower.on_resource_change(move |uri| {
-            seen.lock().expect("not poisoned").push(uri.to_string());
+            seen.lock().push(uri.to_string());
         });
         leader.resource_changed("x://1");
         leader.resource_changed("x://1");
         leader.tools_changed();
-        assert_eq!(*invalid.lock().expect("not poisoned"), ["x://1", "x://1"]);
+        assert_eq!(*invalid.lock(), ["x://1", "x://1"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::LogLevel;
+use crate::net::Mutex;
 use crate::protocol::push_string;
 
 /// Messages of one call that wait to be sent, in order.
@@ -268,7 +269,7 @@ impl Notifier {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         let queue = self.queue.get_or_init(Box::default);
-        queue.lock().unwrap_or_else(PoisonError::into_inner)
+        queue.lock()
     }
 }
 

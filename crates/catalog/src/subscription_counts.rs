@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
+
+use crate::net::Mutex;
 
 /// The URIs that streams of this process have subscribed to, counted.
 #[derive(Clone, Default)]
@@ -43,7 +45,7 @@ impl SubscriptionCounts {
         uris: impl IntoIterator<Item = &'a Arc<str>>,
         change: impl Fn(&mut HashMap<Arc<str>, usize>, &Arc<str>) -> bool,
     ) {
-        let mut counts = self.counts();
+        let mut counts = self.0.counts.lock();
         let is_news = uris
             .into_iter()
             .fold(false, |is_news, uri| change(&mut counts, uri) | is_news);
@@ -55,23 +57,19 @@ impl SubscriptionCounts {
 
     /// Returns all subscribed URIs.
     pub fn uris(&self) -> BTreeSet<Arc<str>> {
-        self.counts().keys().cloned().collect()
+        self.0.counts.lock().keys().cloned().collect()
     }
 
     /// Waits until the set may have changed. Supports a single waiter.
     pub async fn changed(&self) {
         self.0.changed.notified().await;
     }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for SubscriptionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SubscriptionCounts")
-            .field("uris", &self.counts().len())
+            .field("uris", &self.0.counts.lock().len())
             .finish()
     }
 }

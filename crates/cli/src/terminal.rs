@@ -1,8 +1,9 @@
 //! Prompts at the terminal, on standard error. Standard output is for data.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use crate::net::Mutex;
 #[cfg(unix)]
-use std::sync::{Mutex, PoisonError};
 
 /// Maximum length of an input line, in bytes.
 const ANSWER_BYTES: u64 = 16 * 1024;
@@ -61,11 +62,7 @@ static ECHOING: Mutex<Option<rustix::termios::Termios>> = Mutex::new(None);
 /// Turns the echo of the terminal on again, if it is off.
 pub(super) fn restore() {
     #[cfg(unix)]
-    if let Some(before) = ECHOING
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take()
-    {
+    if let Some(before) = ECHOING.lock().take() {
         use rustix::termios::{OptionalActions, tcsetattr};
         // The terminal may be gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
@@ -77,10 +74,7 @@ impl Silence {
     fn begin() -> Self {
         use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
         let before = tcgetattr(io::stdin()).ok();
-        ECHOING
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone_from(&before);
+        ECHOING.lock().clone_from(&before);
         if let Some(mut silent) = before {
             silent.local_modes.remove(LocalModes::ECHO);
             // A failure only means that the input is visible.

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::limit::{is_public, subnet};
-use crate::net::TrustedProxies;
+use crate::net::{Mutex, TrustedProxies};
 
 /// Connection counts by client network.
 #[derive(Clone, Debug)]
@@ -42,16 +42,12 @@ impl ConnLimits {
             return (ConnPermit(None), false);
         }
         let network = subnet(address);
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let count = counts.entry(network).or_default();
         *count += 1;
         let too_many = self.max < *count;
         drop(counts);
         (ConnPermit(Some((network, self.clone()))), too_many)
-    }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<u128, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,7 +56,7 @@ impl Drop for ConnPermit {
         let Some((network, peers)) = self.0.take() else {
             return;
         };
-        let mut counts = peers.counts();
+        let mut counts = peers.counts.lock();
         if let Some(count) = counts.get_mut(&network) {
             *count -= 1;
             if *count == 0 {
@@ -87,7 +83,7 @@ mod tests {
         drop((first, third));
         assert!(!peers.enter(one).1);
         drop(second);
-        assert!(peers.counts().is_empty());
+        assert!(peers.counts.lock().is_empty());
         let unlimited = ConnLimits::new(Some(0), TrustedProxies::default());
         let all: Vec<_> = (0..10).map(|_| unlimited.enter(one)).collect();
         assert!(all.iter().all(|(_, too_many)| !too_many));

@@ -97,8 +97,9 @@ impl Router {
     #[inline]
     fn admit(&self, head: &Parts) -> Result<Summary, HttpError> {
         let fields = Fields::read(&head.headers);
-        fields.check_size(&head.uri, &self.endpoint.config.limits)?;
+        // Before checks whose rejections leave the connection open.
         fields.check_framing(head.version == Version::HTTP_10)?;
+        fields.check_size(&head.uri, &self.endpoint.config.limits)?;
         fields.check_names()?;
         if head.version == Version::HTTP_2 {
             fields.check_authority(&head.uri)?;

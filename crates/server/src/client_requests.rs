@@ -2,8 +2,8 @@
 //! request.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant};
 use super::liveness::short_id;
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::environment::Conflicts;
-use crate::net::ShareKey;
+use crate::net::{Mutex, ShareKey};
 use crate::protocol::message::{self, Response};
 use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
 
@@ -183,7 +183,7 @@ impl ClientRequests {
         let c = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ClientRequestCounts {
-            waiting: self.waiting().by_id.len() as u64,
+            waiting: self.waiting.lock().by_id.len() as u64,
             asked: read(&c.asked),
             answered: read(&c.answered),
             refused: read(&c.refused),
@@ -231,7 +231,7 @@ impl ClientRequests {
                 "the request has no session",
             ));
         };
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if waiting.is_stopped {
             return Err(STOPPED);
         }
@@ -286,7 +286,7 @@ impl ClientRequests {
             return Delivery::Elsewhere(replica);
         }
         let found = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             match waiting.by_id.get(&id) {
                 Some(sent) if *sent.session == *session && *sent.principal == *principal => {
                     waiting.remove(id)
@@ -315,7 +315,7 @@ impl ClientRequests {
 
     /// Cancels a request. Returns false if the response has arrived.
     fn withdraw(&self, id: u64) -> bool {
-        let was_there = self.waiting().remove(id).is_some();
+        let was_there = self.waiting.lock().remove(id).is_some();
         if was_there {
             count(&self.counters.withdrawn);
         }
@@ -325,7 +325,7 @@ impl ClientRequests {
     /// Fails all requests of a session that has ended.
     pub fn end_session(&self, session: &str) {
         let ended: Vec<_> = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             if !waiting.by_session.contains_key(session) {
                 return;
             }
@@ -344,7 +344,7 @@ impl ClientRequests {
     /// Fails all requests, and those that follow: the server stops, and no response can arrive. Their calls cancel them.
     pub fn stop(&self) {
         let slots: Vec<_> = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             waiting.is_stopped = true;
             let sent = waiting.by_id.values();
             sent.map(|sent| Arc::clone(&sent.slot)).collect()
@@ -352,10 +352,6 @@ impl ClientRequests {
         for slot in slots {
             slot.respond(Err(STOPPED));
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

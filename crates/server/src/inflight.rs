@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, Aborted};
@@ -17,6 +17,7 @@ use super::errors;
 use super::reply::Reply;
 use crate::catalog::{CallContext, Dropped, RequestId};
 use crate::limit::{Limit, LimitCounters};
+use crate::net::Mutex;
 use crate::protocol::message;
 use crate::telemetry::{Gauge, GaugeGuard};
 
@@ -111,7 +112,7 @@ impl Inflight {
         context: &CallContext,
         stop: AbortHandle,
     ) -> InflightEntry {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         calls.begun += 1;
         let number = calls.begun;
         calls.running += 1;
@@ -130,7 +131,7 @@ impl Inflight {
         context: &Arc<CallContext>,
         task: TaskHandle,
     ) {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         if calls.stoppable.contains_key(&number) {
             let call = Cancellable {
                 number,
@@ -208,14 +209,14 @@ impl Inflight {
 
     /// Makes shutdown wait until the guard is dropped.
     pub fn delay_shutdown(self: &Arc<Self>) -> InflightGuard {
-        self.calls().running += 1;
+        self.calls.lock().running += 1;
         InflightGuard(Arc::clone(self))
     }
 
     /// Cancels all calls of a session.
     pub fn cancel_all(&self, session: &str) {
         let mut found = Vec::new();
-        self.calls().by_id.retain(|(of, _), call| {
+        self.calls.lock().by_id.retain(|(of, _), call| {
             let stays = **of != *session;
             if !stays {
                 found.push((Arc::clone(&call.context), call.task.clone()));
@@ -231,7 +232,7 @@ impl Inflight {
     /// Cancels a call (CAN-01). Returns false if it is unknown or has completed.
     pub fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), canonical(RequestId::from_json(id)));
-        let found = self.calls().by_id.remove(&key);
+        let found = self.calls.lock().by_id.remove(&key);
         if let Some(Cancellable { context, task, .. }) = &found {
             context.outlet.cancel();
             task.abort();
@@ -240,7 +241,7 @@ impl Inflight {
     }
 
     fn leave(&self) {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         calls.running -= 1;
         let idle = calls.running == 0;
         drop(calls);
@@ -251,7 +252,7 @@ impl Inflight {
 
     /// Aborts all calls. Their callers get an error that says that the server stops.
     pub fn stop(&self) {
-        let running: Vec<_> = self.calls().stoppable.values().cloned().collect();
+        let running: Vec<_> = self.calls.lock().stoppable.values().cloned().collect();
         for call in running {
             call.abort();
         }
@@ -261,15 +262,11 @@ impl Inflight {
     pub async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.calls().running == 0 {
+            if self.calls.lock().running == 0 {
                 return;
             }
             changed.await;
         }
-    }
-
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -291,7 +288,7 @@ pub(super) fn canonical(id: RequestId) -> RequestId {
 
 impl Drop for InflightEntry {
     fn drop(&mut self) {
-        let mut calls = self.inflight.calls();
+        let mut calls = self.inflight.calls.lock();
         // A later request may have reused the id.
         let known = calls.by_id.get(&self.key);
         if known.is_some_and(|call| call.number == self.number) {
@@ -386,15 +383,15 @@ mod tests {
         let number = place.number;
         drop(place);
         inflight.make_cancellable(number, &context, task.abort_handle());
-        assert!(inflight.calls().by_id.is_empty());
+        assert!(inflight.calls.lock().by_id.is_empty());
         // One that has used its id again stays.
         let (first, second) = (enter(), enter());
         for place in [&first, &second] {
             inflight.make_cancellable(place.number, &context, task.abort_handle());
         }
         drop(first);
-        assert_eq!(inflight.calls().by_id.len(), 1);
+        assert_eq!(inflight.calls.lock().by_id.len(), 1);
         drop(second);
-        assert!(inflight.calls().by_id.is_empty());
+        assert!(inflight.calls.lock().by_id.is_empty());
     }
 }

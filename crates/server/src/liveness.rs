@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::net::Mutex;
 use crate::state::{SharedState, StateError};
 
 /// Liveness of the replicas of one server.
@@ -122,7 +123,7 @@ impl Liveness {
 
     /// Missing replicas that were checked lately.
     fn missing(&self) -> MutexGuard<'_, HashMap<String, MissingPeer>> {
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = self.missing.lock();
         missing.retain(|_, missing| missing.last_checked.elapsed() < MISSING_TTL);
         missing
     }

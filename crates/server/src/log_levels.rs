@@ -1,10 +1,11 @@
 //! Log levels of sessions.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::LogLevel;
+use crate::net::Mutex;
 
 /// Log levels by session. Replicas exchange them; until then the default applies.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl SessionLogLevels {
     #[inline]
     pub(super) fn get(&self, session: &str) -> LogLevel {
         if self.any.load(Ordering::Acquire) {
-            let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+            let of = self.of.lock();
             let known = of.young.get(session).or_else(|| of.old.get(session));
             known.copied().unwrap_or(DEFAULT)
         } else {
@@ -39,7 +40,7 @@ impl SessionLogLevels {
     }
 
     pub(super) fn set(&self, session: &Arc<str>, level: LogLevel) {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of = self.of.lock();
         if HALF_MAX <= of.young.len() {
             of.old = std::mem::take(&mut of.young);
         }
@@ -51,7 +52,7 @@ impl SessionLogLevels {
     /// Removes a session that has ended.
     pub(super) fn forget(&self, session: &str) {
         if self.any.load(Ordering::Acquire) {
-            let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut of = self.of.lock();
             of.young.remove(session);
             of.old.remove(session);
             let any = !of.young.is_empty() || !of.old.is_empty();
@@ -75,7 +76,7 @@ mod tests {
         for n in 0..3 * HALF_MAX {
             levels.set(&name(n), LogLevel::Error);
         }
-        let of = levels.of.lock().expect("no panic");
+        let of = levels.of.lock();
         assert!(of.young.len() + of.old.len() <= 2 * HALF_MAX);
         drop(of);
         let newest = name(3 * HALF_MAX - 1);

@@ -1,10 +1,11 @@
 //! Telemetry of a server: its metric ids, and metrics of its catalog.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::method::MethodHandler;
 use super::snapshot::Snapshot;
+use crate::net::Mutex;
 use crate::protocol::Method;
 use crate::telemetry::{Metrics, OperationId, TOOLS, TOOLS_SIZE, Target, Telemetry};
 
@@ -83,7 +84,7 @@ impl CatalogMetrics {
 
     /// Describes another snapshot from now on.
     pub(super) fn replace(&self, snapshot: &Arc<Snapshot>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(snapshot);
+        *self.0.lock() = Arc::downgrade(snapshot);
     }
 
     pub(super) fn show(&self, metrics: &Metrics, labels: &[(&'static str, &str)]) {
@@ -102,7 +103,7 @@ impl CatalogMetrics {
 
     /// Returns `None` after the server was dropped.
     fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.0.lock();
         current.upgrade()
     }
 }

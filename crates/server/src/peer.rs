@@ -1,11 +1,12 @@
 //! State of a client with a connection of its own: over stdio, or over HTTP+SSE.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use http::{Extensions, HeaderMap};
 
+use crate::net::Mutex;
 use crate::seal::Session;
 
 /// State of the one client of a process or of an HTTP+SSE session.
@@ -53,8 +54,7 @@ impl StdioPeer {
     /// Begins a session. A further one takes the place of the first and has its name, so that its subscriptions and calls
     /// are kept: bridges that serve several clients from one process pass on `initialize` of each.
     pub(super) fn begin_session(&self, session: Session) -> Arc<Session> {
-        let beginning = self.beginning.lock();
-        let _one_at_a_time = beginning.unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.beginning.lock();
         let session = Arc::new(match self.session() {
             Some(first) => session.in_place_of(&first),
             None => session,

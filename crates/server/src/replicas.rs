@@ -1,13 +1,13 @@
 //! Replicas that were seen lately, for operators. Replicas with a shared state announce themselves on the bus.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::net::Mutex;
 use crate::telemetry::ServerLifecycle;
 
 /// Time after the last announcement for which a replica is shown. They come every five seconds.
@@ -55,7 +55,7 @@ impl Replicas {
 
     /// Records the announcement of another replica.
     pub(super) fn saw(&self, replica: u64, presence: Presence) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         seen.retain(|_, (_, at)| at.elapsed() < SHOWN);
         if seen.len() < SHOWN_MAX || seen.contains_key(&replica) {
             seen.insert(replica, (presence, Instant::now()));
@@ -65,7 +65,8 @@ impl Replicas {
     /// Describes the other replicas, in the order of their names.
     pub(super) fn described(&self) -> Vec<Value> {
         let mut seen: Vec<_> = self
-            .seen()
+            .seen
+            .lock()
             .iter()
             .filter(|(_, (_, at))| at.elapsed() < SHOWN)
             .map(|(id, (presence, at))| (presence.clone(), *id, at.elapsed().as_secs()))
@@ -87,10 +88,6 @@ impl Replicas {
             })
         });
         described.collect()
-    }
-
-    fn seen(&self) -> MutexGuard<'_, HashMap<u64, (Presence, Instant)>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,14 @@
 //! Cache of resource contents.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use crate::auth::{Principal, PrincipalKind};
+use crate::net::Mutex;
 use crate::protocol::{CacheScope, ResourceBody, ResourceContents};
 
 /// Contents by URI, up to a size in bytes. The oldest entry is evicted first.
@@ -92,7 +93,7 @@ impl ResourceCache {
 
     /// Returns cached contents and their remaining time to live, or how to cache what is read now.
     pub fn get(&self, key: CacheKey) -> Result<(Arc<[ResourceContents]>, Duration), CacheableRead> {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         if let Some(entry) = cache.entry(&key) {
             let left = entry.until.saturating_duration_since(Instant::now());
             if !left.is_zero() {
@@ -106,7 +107,7 @@ impl ResourceCache {
 
     /// Removes the contents of a URI, for all principals. Readings that have begun are not cached.
     pub fn invalidate(&self, uri: &Arc<str>) {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         let removed = cache.by_uri.remove(uri);
         for entry in removed.into_iter().flat_map(HashMap::into_values) {
             cache.by_age.remove(&entry.number);
@@ -135,7 +136,7 @@ impl ResourceCache {
         ) else {
             return;
         };
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         if cache.was_invalidated(&key.uri, began) {
             return;
         }
@@ -158,10 +159,6 @@ impl ResourceCache {
             };
             cache.remove(&oldest);
         }
-    }
-
-    fn cache(&self) -> MutexGuard<'_, Entries> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -223,7 +220,7 @@ mod tests {
     }
 
     fn put(cache: &ResourceCache, key: CacheKey, contents: Arc<[ResourceContents]>) {
-        let began = cache.cache().next;
+        let began = cache.cache.lock().next;
         cache.put(CacheableRead { key, began }, contents, MINUTE);
     }
 
@@ -239,7 +236,7 @@ mod tests {
         assert!(kept.get(public("b")).is_err());
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(kept.get(public("a")).is_err());
-        let cache = kept.cache();
+        let cache = kept.cache.lock();
         assert_eq!((cache.bytes, cache.by_age.len()), (0, 0));
     }
 
@@ -250,7 +247,7 @@ mod tests {
             put(&kept, public(&format!("x:{i}")), text("text"));
             put(&kept, public("x:same"), text("text"));
         }
-        let cache = kept.cache();
+        let cache = kept.cache.lock();
         assert!(cache.bytes <= 100_000);
         assert_eq!(cache.by_uri.len(), cache.by_age.len());
         drop(cache);
@@ -297,7 +294,7 @@ mod tests {
         }
         kept.put(long, text("old"), MINUTE);
         assert!(kept.get(public("c")).is_err());
-        let cache = kept.cache();
+        let cache = kept.cache.lock();
         assert_eq!((cache.by_uri.len(), cache.by_age.len()), (1, 1));
         assert_eq!(cache.invalidated.len(), INVALIDATED_MAX);
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -13,6 +13,7 @@ use super::peer::StdioPeer;
 use super::reply::{JsonResponse, MaybeReady, RejectReason, Reply};
 use super::streams::EventData;
 use crate::auth::Principal;
+use crate::net::Mutex;
 use crate::protocol::ErrorCode;
 use crate::seal::{KeyRing, Purpose};
 
@@ -153,7 +154,7 @@ impl SseSessionId {
 
 impl SseSessions {
     pub(super) fn all(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<SseSession>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

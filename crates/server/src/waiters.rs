@@ -1,9 +1,9 @@
 //! Limits on requests that wait: for a source to start, or for the result of a task.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crate::net::ShareKey;
+use crate::net::{Mutex, ShareKey};
 
 /// Maximum number of requests that wait for a source, in total and for one caller.
 const WAITERS_MAX: usize = 256;
@@ -49,7 +49,7 @@ impl Waiters {
 
     /// Registers a request. Returns `None` if a maximum is reached.
     pub(super) fn enter(waiters: &Arc<Self>, key: ShareKey) -> Option<WaiterSlot> {
-        let mut counts = waiters.counts();
+        let mut counts = waiters.counts.lock();
         if waiters.total <= counts.all {
             return None;
         }
@@ -67,15 +67,11 @@ impl Waiters {
             key,
         })
     }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for WaiterSlot {
     fn drop(&mut self) {
-        let mut counts = self.waiters.counts();
+        let mut counts = self.waiters.counts.lock();
         counts.all -= 1;
         if let Some(own) = counts.each.get_mut(&self.key) {
             *own -= 1;
@@ -108,7 +104,7 @@ mod tests {
         places.truncate(1);
         assert!(Waiters::enter(&waiters, ShareKey::NONE).is_some());
         places.clear();
-        assert_eq!(waiters.counts().all, 0);
-        assert!(waiters.counts().each.is_empty());
+        assert_eq!(waiters.counts.lock().all, 0);
+        assert!(waiters.counts.lock().each.is_empty());
     }
 }

@@ -1,10 +1,11 @@
 //! State of one worker thread.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::environment::unix_seconds;
+use crate::net::Mutex;
 use crate::seal::{KeyRing, OpenedSessions, Session};
 use crate::telemetry::WorkerCounters;
 
@@ -57,15 +58,12 @@ impl WorkerState {
         if endpoint != MAIN_ENDPOINT {
             return self.open_elsewhere(keys, endpoint, id);
         }
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock();
         opened.get(keys, endpoint, id)
     }
 
     fn open_elsewhere(&self, keys: &KeyRing, endpoint: &str, id: &[u8]) -> Option<Arc<Session>> {
-        let mut all = self
-            .elsewhere
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.elsewhere.lock();
         if let Some(opened) = all.get_mut(endpoint) {
             return opened.get(keys, endpoint, id);
         }

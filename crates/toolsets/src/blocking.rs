@@ -1,13 +1,13 @@
 //! Blocking work of a toolset: runs on pool threads with limited concurrency, and is notified when its call is over.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::catalog::ToolError;
 use crate::catalog::attribute::run_blocking;
 use crate::limit::SectionHits;
-use crate::net::FairSemaphore;
+use crate::net::{FairSemaphore, Mutex};
 
 /// Concurrency limit for the blocking work of one toolset. One caller can hold at most three quarters of the permits.
 ///
@@ -112,7 +112,7 @@ impl Stop {
 
     /// Counts that the call has hit a limit, once for each limit.
     pub(crate) fn hit(&self, limit: &'static str) {
-        let mut hit = self.hit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hit = self.hit.lock();
         if !hit.contains(&limit) {
             hit.push(limit);
             self.hits.count(limit);

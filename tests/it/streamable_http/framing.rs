@@ -159,6 +159,12 @@ fn framings_that_can_be_read_in_two_ways_are_refused_and_the_connection_closed()
     let mut connection = server.connect();
     assert_eq!(connection.send(old).receive().status, 400);
     connection.assert_closed();
+    let long_target = format!("POST /mcp?{} ", "a".repeat(9_000));
+    let framed = framed("transfer-encoding: gzip, chunked", chunked);
+    let mut connection = server.connect();
+    connection.send(framed.replace("POST /mcp ", &long_target));
+    assert_eq!(connection.receive().status, 400);
+    connection.assert_closed();
 }
 
 #[test]

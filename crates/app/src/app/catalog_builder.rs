@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
@@ -20,6 +20,7 @@ use crate::auth::Policy;
 use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
 use crate::config::{Config, Loaded};
 use crate::net;
+use crate::net::Mutex;
 use crate::server::{Admission, PreparedSnapshot, Server};
 use crate::source::{BuiltSource, offered_at};
 
@@ -96,7 +97,7 @@ impl CatalogBuilder {
         let config = Arc::new(config);
         let asking = Arc::clone(&self.asking).lock_owned().await;
         let served = {
-            let current = self.current();
+            let current = self.current.lock();
             (Arc::clone(&current.config), current.loaded.clone())
         };
         let mut loaded = self
@@ -107,7 +108,7 @@ impl CatalogBuilder {
             endpoint.reload().await?;
         }
         {
-            let current = self.current();
+            let current = self.current.lock();
             loaded = loaded.or_keep(&config.sources, &current.config.sources, &current.loaded);
         }
         let catalog = self.items.catalog(loaded.clone())?;
@@ -121,7 +122,7 @@ impl CatalogBuilder {
         let prepared = self.prepared(catalog, &config, policy)?;
         let builder = Arc::clone(self);
         Ok(Box::new(move || {
-            let mut current = builder.current();
+            let mut current = builder.current.lock();
             let are_rules_new = current.config.policy != config.policy;
             upstream_metrics::watch_sources(&loaded.gauges(), &builder.server.telemetry().metrics);
             *current = Current {
@@ -155,7 +156,7 @@ impl CatalogBuilder {
     /// Summarizes the served items, and the number of those that are missing.
     #[cfg(feature = "cli")]
     pub(super) fn offering(&self) -> Offering {
-        let current = self.current();
+        let current = self.current.lock();
         let toolsets = current.loaded.toolsets.iter();
         let mut names: Vec<String> = toolsets.map(|(name, _)| name.clone()).collect();
         let mut missing = Vec::new();
@@ -180,14 +181,14 @@ impl CatalogBuilder {
 
     /// Returns the files that the documents of the served sources refer to.
     pub(super) fn referenced_files(&self) -> Vec<PathBuf> {
-        let current = self.current();
+        let current = self.current.lock();
         let each = current.loaded.sources.iter();
         each.flat_map(|source| source.files.clone()).collect()
     }
 
     /// Returns true if a source has to be loaded again.
     pub(super) fn awaits_some(&self) -> bool {
-        self.current().loaded.awaits_some()
+        self.current.lock().loaded.awaits_some()
     }
 
     /// Loads some of the sources again. Nothing is served before [`serve_refreshed`](Self::serve_refreshed).
@@ -195,7 +196,7 @@ impl CatalogBuilder {
         &self,
         which: Refresh,
     ) -> impl Future<Output = RefreshedSources> + Send + use<> {
-        let current = self.current();
+        let current = self.current.lock();
         let config = Arc::clone(&current.config);
         let each = current.loaded.sources.iter().zip(&config.sources);
         let positions: Vec<usize> = each
@@ -222,7 +223,7 @@ impl CatalogBuilder {
     /// loaded remove nothing.
     pub(super) fn serve_refreshed(&self, refreshed: RefreshedSources) {
         let RefreshedSources { config, sources } = refreshed;
-        let mut current = self.current();
+        let mut current = self.current.lock();
         if !Arc::ptr_eq(&current.config, &config) {
             return;
         }
@@ -270,12 +271,12 @@ impl CatalogBuilder {
 
     async fn reload_mounted(&self) -> Result<(), AppError> {
         let _asking = self.asking.lock().await;
-        let known = self.current().loaded.mounted.clone();
+        let known = self.current.lock().loaded.mounted.clone();
         let mounted = self.items.load_mounted(&known).await?;
         for endpoint in &self.endpoints {
             endpoint.reload().await?;
         }
-        self.current().loaded.mounted = mounted;
+        self.current.lock().loaded.mounted = mounted;
         Ok(())
     }
 
@@ -286,7 +287,7 @@ impl CatalogBuilder {
 
     /// Builds the catalogs again, with the present items of upstream servers.
     pub(super) fn rebuild(&self) {
-        let mut current = self.current();
+        let mut current = self.current.lock();
         let composed = self.items.catalog(current.loaded.clone());
         let composed = composed.and_then(|catalog| {
             check_search_names(&current.config.server, &catalog)?;
@@ -352,10 +353,5 @@ impl CatalogBuilder {
                 }
             }
         }
-    }
-
-    /// Locks the served state.
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Endpoints beside `/mcp`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::admission::check_search_names;
 use super::error::{AppError, EndpointError};
@@ -12,6 +12,7 @@ use crate::auth::{EndpointScopes, Policy, ServerFacts};
 use crate::catalog::{Announcer, Catalog};
 use crate::config::Config;
 use crate::limit::Limits;
+use crate::net::Mutex;
 use crate::seal::KeyRing;
 use crate::server::{
     Admission, EndpointConfig, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext,
@@ -70,12 +71,6 @@ struct AppContent {
     identity: Identity,
     /// Items of its mounted sources, as they were loaded last.
     mounted: Mutex<Vec<MountedItems>>,
-}
-
-impl AppContent {
-    fn mounted(&self) -> MutexGuard<'_, Vec<MountedItems>> {
-        self.mounted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn invalid(name: &str, problem: impl Into<String>) -> AppError {
@@ -234,9 +229,9 @@ impl Endpoint {
         if let Content::App(app) = &self.content
             && !app.items.mounted.is_empty()
         {
-            let known = app.mounted().clone();
+            let known = app.mounted.lock().clone();
             let mounted = app.items.load_mounted(&known).await?;
-            *app.mounted() = mounted;
+            *app.mounted.lock() = mounted;
         }
         Ok(())
     }
@@ -301,7 +296,7 @@ impl Content {
     fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
         match self {
             Self::Selection(selection) => selection.catalog(whole),
-            Self::App(app) => app.items.own_catalog(&app.mounted()),
+            Self::App(app) => app.items.own_catalog(&app.mounted.lock()),
         }
     }
 

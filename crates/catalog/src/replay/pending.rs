@@ -1,9 +1,9 @@
 //! A client request between its sending and its response.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::ClientRequestError;
+use crate::net::Mutex;
 use crate::seal::JournalKey;
 
 /// Kind of a client request. The numbers are part of journal keys, and with them of resume tokens.
@@ -109,17 +109,17 @@ impl PendingRequest {
     }
 
     pub fn is_waiting(&self) -> bool {
-        matches!(*self.state(), PendingState::Waiting(_))
+        matches!(*self.state.lock(), PendingState::Waiting(_))
     }
 
     pub fn is_closed(&self) -> bool {
-        matches!(*self.state(), PendingState::Closed)
+        matches!(*self.state.lock(), PendingState::Closed)
     }
 
     /// Delivers a response. Returns false if the request has one already, or is closed.
     pub fn respond(&self, response: Result<Box<str>, ClientRequestError>) -> bool {
         let waker = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let PendingState::Waiting(waker) = &mut *state else {
                 return false;
             };
@@ -137,7 +137,7 @@ impl PendingRequest {
         &self,
         cx: &Context<'_>,
     ) -> Poll<Result<Box<str>, ClientRequestError>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match std::mem::replace(&mut *state, PendingState::Closed) {
             PendingState::Responded(response) => Poll::Ready(response),
             PendingState::Waiting(_) => {
@@ -149,10 +149,6 @@ impl PendingRequest {
     }
 
     pub(super) fn close(&self) {
-        *self.state() = PendingState::Closed;
-    }
-
-    fn state(&self) -> MutexGuard<'_, PendingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.lock() = PendingState::Closed;
     }
 }

@@ -4,7 +4,7 @@ mod journal_state;
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::journal::{InputResponses, Recorded};
 use super::pending::{PendingRequest, RequestKind};
 use super::task_phase::TaskPhase;
 use super::{ClientRequestError, ReplayError, step};
+use crate::net::Mutex;
 use crate::protocol::{ClientAbility, ClientCapabilities, Revision};
 use crate::seal::{JournalKey, RequestState};
 use crate::state::SharedState;
@@ -450,5 +451,5 @@ fn close(replay: &Mutex<Replay>) -> Option<ReplayError> {
 }
 
 fn lock(replay: &Mutex<Replay>) -> MutexGuard<'_, Replay> {
-    replay.lock().unwrap_or_else(PoisonError::into_inner)
+    replay.lock()
 }

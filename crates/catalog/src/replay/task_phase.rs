@@ -1,8 +1,9 @@
 //! Transition of a call to a task.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
+
+use crate::net::Mutex;
 
 /// Phase of a call that can become a task, which outlives its request.
 ///
@@ -30,12 +31,12 @@ enum Phase {
 impl TaskPhase {
     /// Allows the tool to make the call a task.
     pub fn allow(&self) {
-        *self.phase() = Phase::Eligible;
+        *self.0.lock() = Phase::Eligible;
     }
 
     /// Makes the call a task, and wakes a tool that waits for it.
     pub fn start(&self, ttl: Duration) {
-        let before = std::mem::replace(&mut *self.phase(), Phase::Task { ttl });
+        let before = std::mem::replace(&mut *self.0.lock(), Phase::Task { ttl });
         if let Phase::Requested(waker) = before {
             waker.wake();
         }
@@ -45,7 +46,7 @@ impl TaskPhase {
     ///
     /// `requested` is called when the tool requests the transition for the first time.
     pub(super) fn poll_begin(&self, waker: &Waker, requested: impl FnOnce()) -> Poll<()> {
-        let mut phase = self.phase();
+        let mut phase = self.0.lock();
         let is_new = match &*phase {
             Phase::Call | Phase::Task { .. } => return Poll::Ready(()),
             Phase::Eligible => true,
@@ -61,12 +62,12 @@ impl TaskPhase {
 
     /// Returns true if the tool waits for the call to become a task.
     pub fn is_requested(&self) -> bool {
-        matches!(*self.phase(), Phase::Requested(_))
+        matches!(*self.0.lock(), Phase::Requested(_))
     }
 
     /// Returns the time to live of a task; `None` if the call is not a task.
     pub(super) fn ttl(&self) -> Option<Duration> {
-        match *self.phase() {
+        match *self.0.lock() {
             Phase::Task { ttl } => Some(ttl),
             Phase::Call | Phase::Eligible | Phase::Requested(_) => None,
         }
@@ -74,10 +75,6 @@ impl TaskPhase {
 
     /// Returns true if the call is a task, or is about to become one.
     pub(super) fn is_detached(&self) -> bool {
-        matches!(*self.phase(), Phase::Requested(_) | Phase::Task { .. })
-    }
-
-    fn phase(&self) -> MutexGuard<'_, Phase> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        matches!(*self.0.lock(), Phase::Requested(_) | Phase::Task { .. })
     }
 }

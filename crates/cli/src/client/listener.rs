@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -16,6 +15,7 @@ use super::super::terminal;
 use super::BAR_AFTER;
 use super::options::Answers;
 use super::text::clean;
+use crate::net::Mutex;
 
 /// Writes progress and log messages to standard error, and responds to elicitation as `--answer` says.
 pub(super) struct Terminal {
@@ -128,7 +128,7 @@ async fn asked_at_terminal(params: Value) -> Result<Value, RpcError> {
     let (answer, asked) = oneshot::channel();
     // The program ends without an answer if the call has ended, so the runtime must not wait for the user.
     let asking = thread::Builder::new().spawn(move || {
-        let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = TERMINAL.lock();
         drop(answer.send(super::form::fill_in(&params, &mut terminal::User)));
     });
     asking.map_err(|error| failed(error.to_string()))?;

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::super::connection::{ConnectionState, SharedConn};
 use crate::limit::subnet;
+use crate::net::Mutex;
 
 /// Ended connections are pruned once a second, or at this count when half of them have ended.
 const KEPT_MIN: usize = 1024;
@@ -30,7 +31,7 @@ impl OpenConns {
 
     pub(super) fn insert(&self, state: Rc<ConnectionState>) {
         let mut states = self.states.borrow_mut();
-        let mut shared = self.shared.lock();
+        let mut shared = self.shared.0.lock();
         if KEPT_MIN <= states.len() && states.len() == states.capacity() {
             states.retain(|state| !state.shared().is_finished());
             shared.retain(|conn| !conn.is_finished());
@@ -48,7 +49,7 @@ impl OpenConns {
     pub(super) fn sweep(&self, mut check: impl FnMut(&ConnectionState)) {
         let mut states = self.states.borrow_mut();
         states.retain(|state| !state.shared().is_finished());
-        self.shared.lock().retain(|conn| !conn.is_finished());
+        self.shared.0.lock().retain(|conn| !conn.is_finished());
         states.iter().for_each(|state| check(state));
     }
 }
@@ -60,7 +61,7 @@ impl SharedConns {
         now: u32,
         network: Option<u128>,
     ) -> Option<(u32, Arc<SharedConn>)> {
-        let conns = self.lock();
+        let conns = self.0.lock();
         let longest = conns
             .iter()
             .filter(|conn| !conn.is_finished())
@@ -69,10 +70,6 @@ impl SharedConns {
             .filter(|(seconds, _)| *seconds > 0)
             .max_by_key(|(seconds, _)| *seconds);
         longest.map(|(seconds, conn)| (seconds, Arc::clone(conn)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<SharedConn>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,7 +115,7 @@ mod tests {
 
         /// How many connections are kept, for the worker and for the acceptor.
         fn kept(&self) -> (usize, usize) {
-            (self.open.states.borrow().len(), self.shared.lock().len())
+            (self.open.states.borrow().len(), self.shared.0.lock().len())
         }
     }
 

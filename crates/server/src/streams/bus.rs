@@ -1,7 +1,7 @@
 //! Messages between replicas, and the outbox in which they wait.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::keys::Names;
 use super::{Streams, notice};
 use crate::catalog::LogLevel;
+use crate::net::Mutex;
 use crate::replicas::Presence;
 use crate::seal::RevokedSession;
 use crate::server::inflight::InflightGuard;
@@ -134,7 +135,7 @@ impl Outbox {
     }
 
     fn put(&self, out: OutboxItem) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.push_back(out);
         make_room(&mut waiting);
         drop(waiting);
@@ -142,13 +143,13 @@ impl Outbox {
     }
 
     pub(super) fn take(&self) -> Option<OutboxItem> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.pop_front()
     }
 
     /// Puts events that could not be sent back to the front.
     pub(super) fn put_back(&self, events: impl DoubleEndedIterator<Item = PendingEvent>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         for event in events.rev() {
             waiting.push_front(OutboxItem::Event(event));
         }

@@ -1,12 +1,12 @@
 //! Health of the shared state, for the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Streams;
+use crate::net::Mutex;
 use crate::state::StateError;
 
 /// Outage of the state, if any.
@@ -25,7 +25,7 @@ const RECOVERY: Duration = Duration::from_secs(3);
 impl StateHealth {
     /// Records a failure. Returns true if it begins an outage.
     fn fails(&self) -> bool {
-        let begins = self.last_failure().replace(Instant::now()).is_none();
+        let begins = self.last_failure.lock().replace(Instant::now()).is_none();
         self.is_failing.store(true, Ordering::Relaxed);
         begins
     }
@@ -35,7 +35,7 @@ impl StateHealth {
         if !self.is_failing() {
             return false;
         }
-        let mut last_failure = self.last_failure();
+        let mut last_failure = self.last_failure.lock();
         let recovers = last_failure.is_some_and(|at| RECOVERY <= at.elapsed());
         if recovers {
             *last_failure = None;
@@ -47,11 +47,6 @@ impl StateHealth {
     /// Returns true during an outage.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
-    }
-
-    fn last_failure(&self) -> MutexGuard<'_, Option<Instant>> {
-        let last_failure = self.last_failure.lock();
-        last_failure.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -65,7 +65,7 @@ impl LiveStream {
 impl Streams {
     /// Returns the state of a call stream, which its first user creates. Each user leaves it once.
     pub(super) fn enter_call(&self, session: &Arc<str>, stream: u64) -> Arc<LiveStream> {
-        let mut all = self.live();
+        let mut all = self.live.lock();
         let live = all.entry((Arc::clone(session), stream)).or_default();
         live.users.fetch_add(1, Ordering::Relaxed);
         Arc::clone(live)
@@ -73,7 +73,7 @@ impl Streams {
 
     /// Removes the state of a call stream with its last user.
     pub(super) fn leave_call(&self, session: &Arc<str>, stream: u64) {
-        let mut all = self.live();
+        let mut all = self.live.lock();
         let key = (Arc::clone(session), stream);
         if let Some(live) = all.get(&key)
             && live.users.fetch_sub(1, Ordering::Relaxed) <= 1
@@ -84,7 +84,11 @@ impl Streams {
 
     /// Applies a resumption of the stream on another replica.
     pub(super) fn call_followed_elsewhere(&self, session: &Arc<str>, stream: u64) {
-        let live = self.live().get(&(Arc::clone(session), stream)).cloned();
+        let live = self
+            .live
+            .lock()
+            .get(&(Arc::clone(session), stream))
+            .cloned();
         if let Some(live) = live {
             live.followed_elsewhere();
         }
@@ -92,7 +96,11 @@ impl Streams {
 
     /// Wakes followers of a call that runs on another replica.
     pub(super) fn call_appended(&self, session: &Arc<str>, stream: u64) {
-        let live = self.live().get(&(Arc::clone(session), stream)).cloned();
+        let live = self
+            .live
+            .lock()
+            .get(&(Arc::clone(session), stream))
+            .cloned();
         if let Some(live) = live {
             live.notify();
         }

@@ -1,11 +1,12 @@
 //! Mailbox of a notification stream: coalesces notices until they are read.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::auth::Principal;
 use crate::catalog::{ChangeEvent, RequestId};
+use crate::net::Mutex;
 
 /// URIs of subscribed resources, or ids of tasks.
 pub(super) type Uris = Arc<HashSet<Arc<str>>>;
@@ -147,7 +148,7 @@ impl Mailbox {
 
     /// Adds a changed task, if the stream subscribes to it or its session started it.
     pub(super) fn deliver_task(&self, task: &Arc<str>, session: Option<&str>) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let is_own =
             session.is_some() && self.session.as_deref() == session && !inner.is_superseded();
         if is_own || inner.wants.tasks.contains(task) {
@@ -158,7 +159,7 @@ impl Mailbox {
 
     /// Adds a task that could not be loaded, behind all other items. A stream that is to end does not wait for it.
     pub(super) fn put_back(&self, task: Arc<str>) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.end.is_none() {
             inner.put(PendingItem::Task(task), None);
         }
@@ -166,7 +167,7 @@ impl Mailbox {
 
     /// Adds all subscribed tasks, since changes may have been missed.
     pub(super) fn recheck_tasks(&self) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let tasks = Arc::clone(&inner.wants.tasks);
         for task in tasks.iter() {
             inner.put(PendingItem::Task(Arc::clone(task)), None);
@@ -176,12 +177,12 @@ impl Mailbox {
 
     /// Replaces the subscribed tasks.
     pub(super) fn set_tasks(&self, tasks: Uris) {
-        self.inner().wants.tasks = tasks;
+        self.inner.lock().wants.tasks = tasks;
     }
 
     /// Adds a notice, if the stream subscribes to it. `number` is its position in the log.
     pub(super) fn deliver(&self, notice: &ChangeEvent, number: Option<u64>) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.is_superseded() || !self.accepts(&inner.wants, notice) {
             return;
         }
@@ -194,7 +195,7 @@ impl Mailbox {
 
     /// Inserts missed notices, up to a position, before newer ones.
     pub(super) fn catch_up(&self, missed: Vec<(ChangeEvent, u64)>, through: u64) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let newer = std::mem::take(&mut inner.pending);
         for (notice, number) in missed {
             if self.accepts(&inner.wants, &notice) {
@@ -212,7 +213,7 @@ impl Mailbox {
 
     /// Adds a notice for everything that the stream subscribes to, since any of it may have changed.
     pub(super) fn report_all(&self) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let lists = [
             ChangeEvent::Tools,
             ChangeEvent::Prompts,
@@ -230,42 +231,42 @@ impl Mailbox {
 
     /// Replaces the subscribed URIs. Returns the previous ones.
     pub(super) fn subscribe(&self, uris: Uris) -> Uris {
-        std::mem::replace(&mut self.inner().wants.uris, uris)
+        std::mem::replace(&mut self.inner.lock().wants.uris, uris)
     }
 
     /// Subscribed URIs.
     pub(super) fn uris(&self) -> Uris {
-        Arc::clone(&self.inner().wants.uris)
+        Arc::clone(&self.inner.lock().wants.uris)
     }
 
     /// Number of subscribed resources and tasks.
     pub(super) fn subscription_count(&self) -> usize {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.wants.uris.len() + inner.wants.tasks.len()
     }
 
     /// Number of the stream within its session.
     pub(super) fn opening(&self) -> Option<u64> {
-        self.inner().opening
+        self.inner.lock().opening
     }
 
     /// Returns the greatest number of a stream of its session that is known: its own, or that of a newer one.
     pub(super) fn newest_opening(&self) -> Option<u64> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let newer = inner.newer.iter().map(|newer| newer.opening);
         newer.chain(inner.opening).max()
     }
 
     /// Sets the number of the stream within its session.
     pub(super) fn set_opening(&self, opening: u64) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.opening = Some(opening);
         inner.newer.retain(|newer| opening < newer.opening);
     }
 
     /// Applies the opening of another stream of the session. A newer one suspends this stream until it is closed.
     pub(super) fn superseded_by(&self, opening: u64) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.opening.is_some_and(|own| opening <= own) {
             return;
         }
@@ -285,19 +286,22 @@ impl Mailbox {
 
     /// Applies the closing of another stream of the session.
     pub(super) fn newer_closed(&self, opening: u64) {
-        self.inner().newer.retain(|newer| newer.opening != opening);
+        self.inner
+            .lock()
+            .newer
+            .retain(|newer| newer.opening != opening);
     }
 
     /// Returns true if a newer stream of the session is open, as far as is known.
     pub(super) fn is_superseded(&self) -> bool {
-        self.inner().is_superseded()
+        self.inner.lock().is_superseded()
     }
 
     /// Drops newer streams that nobody has confirmed: their closing was not heard, or their replica is gone. `here` are the
     /// streams of this replica. Returns true if other replicas must be asked for the remaining ones.
     pub(super) fn drop_unconfirmed(&self, here: &[u64]) -> bool {
         let mut asks = false;
-        self.inner().newer.retain_mut(|newer| {
+        self.inner.lock().newer.retain_mut(|newer| {
             if here.contains(&newer.opening) {
                 return true;
             }
@@ -310,14 +314,14 @@ impl Mailbox {
     }
 
     pub(super) fn end(&self, end: CloseReason) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.end.get_or_insert(end);
         inner.wake();
     }
 
     /// Polls for the next item. Pending items precede the end, except after `Gone`.
     pub(super) fn poll_next(&self, cx: &Context<'_>) -> Poll<MailboxItem> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.end == Some(CloseReason::Gone) {
             return Poll::Ready(MailboxItem::CloseReason(CloseReason::Gone));
         }
@@ -335,10 +339,6 @@ impl Mailbox {
             _ => inner.waker = Some(cx.waker().clone()),
         }
         Poll::Pending
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -613,6 +613,6 @@ mod tests {
         for opening in 1..=100 * NEWER_MAX as u64 {
             mailbox.superseded_by(opening);
         }
-        assert_eq!(mailbox.inner().newer.len(), NEWER_MAX);
+        assert_eq!(mailbox.inner.lock().newer.len(), NEWER_MAX);
     }
 }

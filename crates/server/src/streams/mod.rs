@@ -35,8 +35,8 @@ mod subscriptions;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -47,6 +47,7 @@ use super::snapshots::Snapshots;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Announcer, ChangeEvent, RequestId, SubscriptionCounts};
 use crate::limit::{is_public, subnet};
+use crate::net::Mutex;
 use crate::seal::random_bytes;
 use crate::state::SharedState;
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
@@ -167,7 +168,7 @@ impl Streams {
         owner: Owner,
         wants: Filter,
     ) -> Result<Registration, TooManyStreams> {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         let open = registry.mailboxes.len();
         TooManyStreams::check(open, self.config.total, "server.streams.total")?;
         if let Some(name) = &owner.principal {
@@ -217,7 +218,7 @@ impl Streams {
     }
 
     fn leave(&self, mailbox: &Arc<Mailbox>) {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         registry.mailboxes.remove(&mailbox.number);
         self.interest.end(&*mailbox.uris());
         if let Some(name) = &mailbox.principal
@@ -255,7 +256,7 @@ impl Streams {
 
     /// Delivers a notice to all mailboxes that want it. Skips notices that were delivered before.
     fn deliver(&self, notice: &ChangeEvent, number: Option<u64>) {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         if let Some(number) = number {
             if registry.position.is_some_and(|position| number <= position) {
                 return;
@@ -273,18 +274,18 @@ impl Streams {
 
     /// Position in the log of notices.
     fn position(&self) -> Option<u64> {
-        self.registry().position
+        self.registry.lock().position
     }
 
     /// Marks notices up to a position as delivered.
     fn advance_to(&self, position: u64) {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         registry.position = registry.position.max(Some(position));
     }
 
     /// Replaces the subscriptions of a session.
     fn set_subscriptions(&self, session: &str, uris: &Uris) {
-        if let Some(mailboxes) = self.registry().sessions.get(session) {
+        if let Some(mailboxes) = self.registry.lock().sessions.get(session) {
             for mailbox in mailboxes {
                 self.interest.begin(&**uris);
                 let before = mailbox.subscribe(Arc::clone(uris));
@@ -303,21 +304,21 @@ impl Streams {
     }
 
     fn deliver_task(&self, task: &Arc<str>, session: Option<&Arc<str>>) {
-        for mailbox in self.registry().mailboxes.values() {
+        for mailbox in self.registry.lock().mailboxes.values() {
             mailbox.deliver_task(task, session.map(|session| &**session));
         }
     }
 
     /// Makes all mailboxes load their tasks again.
     fn recheck_tasks(&self) {
-        for mailbox in self.registry().mailboxes.values() {
+        for mailbox in self.registry.lock().mailboxes.values() {
             mailbox.recheck_tasks();
         }
     }
 
     /// Returns true if the session has a stream on this replica.
     fn is_here(&self, session: &str) -> bool {
-        self.registry().sessions.contains_key(session)
+        self.registry.lock().sessions.contains_key(session)
     }
 
     /// Owner of a stream that a caller opens from an address.
@@ -337,7 +338,7 @@ impl Streams {
     /// Closes the stream opened by a request, over stdio.
     pub fn cancel(&self, request: &str) {
         let request = canonical(RequestId::from_json(request));
-        for mailbox in self.registry().mailboxes.values() {
+        for mailbox in self.registry.lock().mailboxes.values() {
             if mailbox.request.as_ref() == Some(&request) {
                 mailbox.end(CloseReason::Gone);
             }
@@ -362,8 +363,8 @@ impl Streams {
 
     /// Number of streams, for metrics.
     pub fn counts(&self) -> StreamCounts {
-        let calls = self.live().len();
-        let registry = self.registry();
+        let calls = self.live.lock().len();
+        let registry = self.registry.lock();
         StreamCounts {
             standing: registry.mailboxes.len(),
             subscriptions: registry
@@ -377,7 +378,7 @@ impl Streams {
 
     /// Returns true if resumable calls run on this replica.
     fn runs_calls(&self) -> bool {
-        self.live().values().any(|live| live.is_here())
+        self.live.lock().values().any(|live| live.is_here())
     }
 
     /// Registers the metrics.
@@ -400,14 +401,6 @@ impl Streams {
         let noise = u32::from(random_bytes::<1>()[0]);
         let retry = Duration::from_millis(u64::from(self.config.retry_ms));
         retry / 2 + retry * noise / 102
-    }
-
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn live(&self) -> MutexGuard<'_, LiveCalls> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -31,7 +31,7 @@ impl Streams {
         };
         let opening = self.next_opening(session).await;
         {
-            let registry = self.registry();
+            let registry = self.registry.lock();
             mailbox.set_opening(opening);
             for other in registry.sessions.get(session).into_iter().flatten() {
                 match other.opening() {
@@ -61,7 +61,7 @@ impl Streams {
 
     /// Returns the greatest number of the session's streams that is known here; 0 for none.
     fn newest_opening(&self, session: &str) -> u64 {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         let mailboxes = registry.sessions.get(session).into_iter().flatten();
         let known = mailboxes.filter_map(|mailbox| mailbox.newest_opening());
         known.max().unwrap_or(0)
@@ -69,7 +69,7 @@ impl Streams {
 
     /// Applies the opening of a session's stream on another replica.
     pub(super) fn peer_opened(&self, session: &str, opening: u64) {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         for mailbox in registry.sessions.get(session).into_iter().flatten() {
             mailbox.superseded_by(opening);
         }
@@ -77,7 +77,7 @@ impl Streams {
 
     /// Applies the closing of a session's stream.
     pub(super) fn peer_closed(&self, session: &str, opening: u64) {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         for mailbox in registry.sessions.get(session).into_iter().flatten() {
             mailbox.newer_closed(opening);
         }
@@ -90,7 +90,7 @@ impl Streams {
             return;
         }
         let mut asked = Vec::new();
-        for (session, mailboxes) in &self.registry().sessions {
+        for (session, mailboxes) in &self.registry.lock().sessions {
             for mailbox in mailboxes.iter().filter(|mailbox| mailbox.is_superseded()) {
                 let here: Vec<_> = mailboxes.iter().filter_map(|one| one.opening()).collect();
                 if mailbox.drop_unconfirmed(&here) {
@@ -106,7 +106,7 @@ impl Streams {
     /// Repeats to other replicas which streams of a session are open here.
     pub(super) fn repeat_openings(&self, session: &Arc<str>) {
         let openings: Vec<_> = {
-            let registry = self.registry();
+            let registry = self.registry.lock();
             let mailboxes = registry.sessions.get(session).into_iter().flatten();
             mailboxes.filter_map(|mailbox| mailbox.opening()).collect()
         };

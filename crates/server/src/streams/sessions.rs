@@ -9,11 +9,11 @@ use super::mailbox::CloseReason;
 impl Streams {
     /// Closes the streams of a session that has ended (LH-09). Later messages of its calls are not stored.
     pub fn end_session(&self, session: &str) {
-        let mailboxes = self.registry().sessions.get(session).cloned();
+        let mailboxes = self.registry.lock().sessions.get(session).cloned();
         for mailbox in mailboxes.unwrap_or_default() {
             mailbox.end(CloseReason::Gone);
         }
-        for ((of, _), live) in self.live().iter() {
+        for ((of, _), live) in self.live.lock().iter() {
             if **of == *session {
                 live.abandon();
             }
@@ -38,7 +38,7 @@ impl Streams {
 
     /// Closes streams whose credentials were revoked, as at shutdown. Their clients reconnect and are rejected.
     pub(super) fn close_revoked(&self) {
-        for mailbox in self.registry().mailboxes.values() {
+        for mailbox in self.registry.lock().mailboxes.values() {
             if mailbox.is_revoked() {
                 mailbox.end(CloseReason::Stopping);
             }
@@ -48,7 +48,7 @@ impl Streams {
     /// Closes all streams in the way that makes their clients reconnect elsewhere.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        for mailbox in self.registry().mailboxes.values() {
+        for mailbox in self.registry.lock().mailboxes.values() {
             mailbox.end(CloseReason::Stopping);
         }
     }

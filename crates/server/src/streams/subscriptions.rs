@@ -1,7 +1,7 @@
 //! Resource subscriptions of sessions, which all replicas share.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::Streams;
 use super::bus::BusMessage;
 use super::mailbox::Uris;
+use crate::net::Mutex;
 use crate::server::share::StateKind;
 use crate::state::{StateError, VALUE_MAX_BYTES};
 
@@ -40,7 +41,7 @@ pub(super) struct StaleSubscriptions {
 
 impl StaleSubscriptions {
     fn with<T>(&self, act: impl FnOnce(&mut HashSet<Arc<str>>) -> T) -> T {
-        act(&mut self.sessions.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.sessions.lock())
     }
 
     /// Removes a session before its subscriptions are read, so that a later change is read too.
@@ -71,7 +72,7 @@ impl Streams {
 
     /// Loads the subscriptions of all sessions with streams here, since changes may have been missed.
     pub(super) fn recheck_subscriptions(&self) {
-        let sessions: Vec<_> = self.registry().sessions.keys().cloned().collect();
+        let sessions: Vec<_> = self.registry.lock().sessions.keys().cloned().collect();
         for session in &sessions {
             self.load_subscriptions_later(session);
         }

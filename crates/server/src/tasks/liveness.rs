@@ -1,7 +1,7 @@
 //! Tasks that run in this process, and tasks whose process is gone.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::record::Record;
 use super::store::Tasks;
@@ -33,7 +33,7 @@ impl Tasks {
     ///
     /// Only the total limit applies to callers without a share.
     pub(super) fn enter(self: &Arc<Self>, id: &str, owner: ShareKey) -> Result<TaskSlot, Limit> {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         if self.config.total <= running.tasks.len() {
             return Err(Limit::Tasks);
         }
@@ -56,12 +56,12 @@ impl Tasks {
 
     /// Returns true if any task runs in this process.
     pub(crate) fn has_running(&self) -> bool {
-        !self.running().tasks.is_empty()
+        !self.running.lock().tasks.is_empty()
     }
 
     /// Returns true if any task has begun in this process.
     pub(crate) fn has_begun(&self) -> bool {
-        self.running().has_begun
+        self.running.lock().has_begun
     }
 
     /// Fails a task whose process is gone, since no other process will. Returns its current record.
@@ -75,7 +75,7 @@ impl Tasks {
     /// Returns true if the process that runs a task is alive, as far as is known.
     async fn has_runner(&self, record: &Record) -> Result<bool, StateError> {
         if record.runner == self.replica {
-            return Ok(self.running().tasks.contains(record.id.as_str()));
+            return Ok(self.running.lock().tasks.contains(record.id.as_str()));
         }
         // Records of earlier versions name no runner.
         if record.runner == 0 {
@@ -87,18 +87,14 @@ impl Tasks {
     /// Registers the metrics.
     pub fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let tasks = Arc::clone(self);
-        let running = move || tasks.running().tasks.len() as f64;
+        let running = move || tasks.running.lock().tasks.len() as f64;
         metrics.read(&TASKS_RUNNING, labels, running);
-    }
-
-    fn running(&self) -> MutexGuard<'_, LocalTasks> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for TaskSlot {
     fn drop(&mut self) {
-        let mut running = self.tasks.running();
+        let mut running = self.tasks.running.lock();
         running.tasks.remove(&self.id);
         if let Some(of) = running.of.get_mut(&self.owner) {
             *of -= 1;

@@ -1,7 +1,7 @@
 //! Tasks of replicas that are gone. Any replica fails them, so that their subscribers are notified.
 
 use std::collections::HashSet;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,11 +64,11 @@ impl Tasks {
             .of(&self.state, share)
             .append(&log, id, keep)
             .await?;
-        let listed = self.runners().listed;
+        let listed = self.runners.lock().listed;
         if listed.is_none_or(|at| LISTING_INTERVAL <= at.elapsed()) {
             let own = Bytes::from(format!("{:016x}", self.replica));
             self.state.append(&self.all_runners(), own, RUNNERS).await?;
-            self.runners().listed = Some(Instant::now());
+            self.runners.lock().listed = Some(Instant::now());
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Tasks {
             return Ok(false);
         }
         self.read_runners().await?;
-        let known: Vec<u64> = self.runners().known.iter().copied().collect();
+        let known: Vec<u64> = self.runners.lock().known.iter().copied().collect();
         let there = join_all(known.iter().map(|runner| self.liveness.runs_tasks(*runner))).await;
         for (runner, is_there) in known.into_iter().zip(there) {
             if is_there? {
@@ -98,7 +98,7 @@ impl Tasks {
     }
 
     fn is_check_due(&self) -> bool {
-        let mut runners = self.runners();
+        let mut runners = self.runners.lock();
         let looks = CHECK_INTERVAL <= runners.rested || self.liveness.has_missing_peers();
         runners.rested = if looks { 0 } else { runners.rested + 1 };
         // The replica is registered again with its next task.
@@ -110,12 +110,12 @@ impl Tasks {
 
     async fn read_runners(&self) -> Result<(), StateError> {
         loop {
-            let at = self.runners().at;
+            let at = self.runners.lock().at;
             let page = self.state.read_after(&self.all_runners(), at, PAGE).await?;
             let Some(page) = page.filter(|page| !page.entries.is_empty()) else {
                 return Ok(());
             };
-            let mut runners = self.runners();
+            let mut runners = self.runners.lock();
             for (number, entry) in &page.entries {
                 runners.at = *number;
                 let runner = std::str::from_utf8(entry).ok();
@@ -159,7 +159,7 @@ impl Tasks {
             }
         }
         self.state.trim(&log, at).await?;
-        self.runners().known.remove(&runner);
+        self.runners.lock().known.remove(&runner);
         // The log is empty, so the lock is not needed any more.
         self.state.remove(&turn).await?;
         Ok(())
@@ -175,10 +175,6 @@ impl Tasks {
             tracing::warn!(task = %record.id, "the replica that ran a task is gone; the task has failed");
         }
         Ok(record)
-    }
-
-    fn runners(&self) -> MutexGuard<'_, OrphanSweep> {
-        self.runners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn all_runners(&self) -> String {
@@ -259,14 +255,28 @@ mod tests {
             tokio::time::sleep(HEARTBEAT_INTERVAL).await;
             looks.tasks.check_runners().await.expect("a state");
         }
-        assert!(!looks.tasks.runners().known.contains(&gone.tasks.replica));
+        assert!(
+            !looks
+                .tasks
+                .runners
+                .lock()
+                .known
+                .contains(&gone.tasks.replica)
+        );
         // Until it begins something anew.
-        gone.tasks.runners().listed = None;
+        gone.tasks.runners.lock().listed = None;
         let again = begin(&gone, '4').await;
         for _ in 0..5 {
             looks.tasks.check_runners().await.expect("a state");
         }
-        assert!(looks.tasks.runners().known.contains(&gone.tasks.replica));
+        assert!(
+            looks
+                .tasks
+                .runners
+                .lock()
+                .known
+                .contains(&gone.tasks.replica)
+        );
         assert_eq!(status(&looks, &again).await, TaskStatus::Running);
     }
 
@@ -285,7 +295,7 @@ mod tests {
         }
         let starts_later = replica_of(state);
         starts_later.tasks.read_runners().await.expect("a state");
-        let known = starts_later.tasks.runners().known.clone();
+        let known = starts_later.tasks.runners.lock().known.clone();
         assert!(known.contains(&server.tasks.replica));
     }
 

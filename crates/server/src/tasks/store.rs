@@ -1,6 +1,6 @@
 //! Records and results of tasks in the shared state.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +11,7 @@ use super::TaskConfig;
 use super::liveness::LocalTasks;
 use super::orphans::OrphanSweep;
 use super::record::{Record, StoredResult, TaskResult, now_ms};
+use crate::net::Mutex;
 use crate::seal::short_digest;
 use crate::server::liveness::Liveness;
 use crate::server::share::StateKind;

@@ -1,15 +1,15 @@
 //! The hosts that an API client reaches. Each has its own bulkhead and its own record of failures.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use url::{Origin, Url};
 
 use super::{ApiClientError, Fares};
 use crate::net::{
     BreakerState, Bulkhead, BulkheadConfig, BulkheadError, BulkheadStats, FetchError,
-    FetchedResponse,
+    FetchedResponse, Mutex,
 };
 
 /// Hosts of one source, by origin. Origins come from the configuration and from documents and never from callers, so
@@ -46,7 +46,7 @@ impl Hosts {
     /// Returns the host of a URL.
     pub(super) fn of(&self, url: &Url) -> Arc<Host> {
         let origin = url.origin();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(host) = known.get(&origin) {
             return Arc::clone(host);
         }
@@ -64,7 +64,7 @@ impl Hosts {
 
     /// Returns the sums of all hosts' statistics. The circuit breaker shown is the one that admits the fewest calls.
     pub(super) fn stats(&self) -> BulkheadStats {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let mut sum = Bulkhead::new(&*self.source, &self.config).stats();
         for host in known.values() {
             let one = host.bulkhead.stats();
@@ -119,10 +119,7 @@ impl Host {
             Ok(answer) => format!("{} responded with {}", self.name, answer.status),
             Err(error) => error.to_string(),
         };
-        *self
-            .last_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = why.into();
+        *self.last_failure.lock() = why.into();
     }
 
     /// Converts a bulkhead rejection to an error for the caller.
@@ -130,10 +127,7 @@ impl Host {
         let source_name = self.source.clone();
         match error {
             BulkheadError::Down { wait } => {
-                let last = self
-                    .last_failure
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let last = self.last_failure.lock();
                 ApiClientError::Down {
                     source_name,
                     host: self.name.clone(),

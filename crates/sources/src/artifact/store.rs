@@ -1,13 +1,14 @@
 //! Stores for large results.
 
 use crate::net;
+use crate::net::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, ready};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -45,12 +46,12 @@ pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Se
 ///
 /// impl ArtifactStore for ItemKind {
 ///     fn put<'a>(&'a self, key: &'a str, artifact: Artifact, _: SystemTime) -> ArtifactFuture<'a, ()> {
-///         self.0.lock().expect("no panics").insert(key.to_owned(), artifact);
+///         self.0.lock().insert(key.to_owned(), artifact);
 ///         Box::pin(ready(Ok(())))
 ///     }
 ///
 ///     fn get<'a>(&'a self, key: &'a str) -> ArtifactFuture<'a, Option<Artifact>> {
-///         let found = self.0.lock().expect("no panics").get(key).cloned();
+///         let found = self.0.lock().get(key).cloned();
 ///         Box::pin(ready(Ok(found)))
 ///     }
 /// }
@@ -128,7 +129,7 @@ impl MemoryStore {
             return Err(too_large());
         }
         let size = size + ENTRY_BYTES;
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory.lock();
         while self.total < memory.bytes + size || memory.oldest_has_ended(now) {
             if !memory.drop_oldest() {
                 break;
@@ -152,7 +153,7 @@ impl ArtifactStore for MemoryStore {
     }
 
     fn get<'a>(&'a self, key: &'a str) -> ArtifactFuture<'a, Option<Artifact>> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = self.memory.lock();
         Box::pin(ready(Ok(memory.entries.get(key).cloned())))
     }
 }
@@ -185,7 +186,7 @@ impl ArtifactStore for FolderStore {
         let (store, file) = (self.clone(), self.file(key));
         beside(move || {
             let begun = {
-                let mut room = store.room.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut room = store.room.lock();
                 let head = head_of(&artifact);
                 let size = (head.len() + artifact.bytes.len()) as u64;
                 room.reserve(size, store.total, &store.folder, now)?;
@@ -375,7 +376,7 @@ impl TemporaryFile {
     fn end(mut self, bytes: &[u8], room: &Mutex<Room>) -> io::Result<()> {
         self.open.write_all(self.head.as_bytes())?;
         self.open.write_all(bytes)?;
-        let _room = room.lock().unwrap_or_else(PoisonError::into_inner);
+        let _room = room.lock();
         std::fs::rename(&self.temporary, &self.file)?;
         self.is_whole = true;
         Ok(())

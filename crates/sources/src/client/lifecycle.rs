@@ -1,6 +1,6 @@
 //! Detection of a server's lifecycle: modern (2026-07-28, metadata on each request) or legacy (an `initialize` handshake).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::wire::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use super::{ClientError, RpcError};
+use crate::net::Mutex;
 use crate::protocol::{Implementation, Revision};
 
 /// Protocol lifecycle that a connection begins with.
@@ -51,7 +52,7 @@ pub(super) enum DetectedLifecycle {
 
 impl LifecycleCache {
     pub(super) fn get(&self) -> Option<DetectedLifecycle> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     pub(super) fn set(&self, lifecycle: DetectedLifecycle) {
@@ -63,7 +64,7 @@ impl LifecycleCache {
     }
 
     fn store(&self, lifecycle: Option<DetectedLifecycle>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lifecycle;
+        *self.0.lock() = lifecycle;
     }
 }
 

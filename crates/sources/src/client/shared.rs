@@ -4,8 +4,8 @@ mod notices;
 mod responsiveness;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use super::listener::{Events, Listener};
 use super::wire::{self, Incoming};
 use super::{ClientError, INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError};
 use crate::net;
+use crate::net::Mutex;
 use crate::seal::random_bytes;
 
 const PING: &str = "ping";
@@ -116,7 +117,7 @@ impl Shared {
     ) -> Result<Expected, ClientError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, receiver) = oneshot::channel();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(closed) = &state.closed {
             return Err(closed.clone());
         }
@@ -135,12 +136,12 @@ impl Shared {
     }
 
     pub(super) fn waits_for(&self, id: u64) -> bool {
-        self.state().pending.contains_key(&id)
+        self.state.lock().pending.contains_key(&id)
     }
 
     /// Returns true if a pending request has open client requests; without an ID, if any has.
     pub(super) fn is_asking(&self, id: Option<u64>) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         match id {
             Some(id) => {
                 let pending = state.pending.get(&id);
@@ -162,7 +163,7 @@ impl Shared {
         loop {
             tokio::time::sleep_until(until).await;
             let now = Instant::now();
-            let asked = match self.state().pending.get(&id) {
+            let asked = match self.state.lock().pending.get(&id) {
                 Some(pending) => pending.asked,
                 None => return,
             };
@@ -188,7 +189,7 @@ impl Shared {
     }
 
     fn end(&self, id: u64) -> Option<Pending> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let pending = state.pending.remove(&id);
         match &pending {
             Some(pending) => {
@@ -204,7 +205,7 @@ impl Shared {
     /// Records that a request was abandoned, which the server may still be working on. Its open client requests are
     /// rejected with errors; returns true if there were any.
     pub(super) fn abandon(&self, id: u64) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(pending) = state.pending.remove(&id) else {
             return false;
         };
@@ -216,13 +217,13 @@ impl Shared {
 
     /// Returns true if a request was abandoned, and has had no response since.
     pub(super) fn is_abandoned(&self, id: u64) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.closed.is_none() && state.attribution.is_abandoned(id)
     }
 
     /// Stops attributing messages that name no request, because they can belong to requests of other connections.
     pub(super) fn unbind(&self) {
-        self.state().attribution.unbind();
+        self.state.lock().attribution.unbind();
     }
 
     /// Returns true if something was withheld that a new connection would deliver.
@@ -240,7 +241,7 @@ impl Shared {
     /// Fails all pending requests.
     pub(super) fn close(&self, why: &ClientError) {
         let pending = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if state.closed.is_some() {
                 return;
             }
@@ -256,7 +257,7 @@ impl Shared {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.state().closed.is_some()
+        self.state.lock().closed.is_some()
     }
 
     /// Routes a message from the server. `about` is the request on whose response stream it came, if known. `send`
@@ -299,7 +300,7 @@ impl Shared {
         let (open, over) = oneshot::channel::<()>();
         let (wanted, cancelled) = oneshot::channel::<()>();
         let found = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let found = self.recipient(&state, about, Kind::Question);
             if let Ok((about, _)) = &found
                 && let Some(pending) = state.pending.get_mut(about)
@@ -358,7 +359,7 @@ impl Shared {
 
     /// Records that the client request with the server's ID `id` has ended, which belonged to the request `about`.
     fn has_answered(&self, about: u64, id: &RawValue) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.questions.remove(id.get());
         if let Some(pending) = state.pending.get_mut(&about) {
             pending.asked.end(Instant::now());
@@ -366,7 +367,7 @@ impl Shared {
     }
 
     fn listener(&self, id: u64) -> Option<Arc<dyn Listener>> {
-        self.state().pending.get(&id)?.listener.clone()
+        self.state.lock().pending.get(&id)?.listener.clone()
     }
 
     /// Returns the request that a message belongs to, and its listener. If the message does not name the request,
@@ -407,10 +408,6 @@ impl Shared {
         if let Some(events) = &self.events {
             events.withheld(method, doubt.reason());
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

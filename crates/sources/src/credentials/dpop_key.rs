@@ -2,7 +2,7 @@
 //! that a stolen token cannot be used.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::error::CredentialError;
 use super::header_value::{bearer_value, dpop_value};
 use crate::environment::unix_seconds;
-use crate::net::{Client, FetchedResponse, OutgoingRequest, challenge_parameter};
+use crate::net::{Client, FetchedResponse, Mutex, OutgoingRequest, challenge_parameter};
 use crate::seal::random_bytes;
 use crate::source::redact::without_query;
 
@@ -132,7 +132,7 @@ impl DpopKey {
     }
 
     fn nonce(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.nonce.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nonce.lock()
     }
 }
 

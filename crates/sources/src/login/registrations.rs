@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::net::Mutex;
 
 /// Time for which a registration is used. Issuers remove clients that they consider unused.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -47,7 +48,7 @@ pub(crate) struct Registrations(Mutex<HashMap<(String, String), Registration>>);
 impl Registrations {
     pub(super) fn get(&self, issuer: &str, redirect: &str) -> Option<Identity> {
         let key = (issuer.to_owned(), redirect.to_owned());
-        let mut all = self.known();
+        let mut all = self.0.lock();
         let known = all.get_mut(&key)?;
         if known.until <= Instant::now() || UNPROVEN_MAX <= known.unproven {
             all.remove(&key);
@@ -66,7 +67,7 @@ impl Registrations {
         expires_in: Option<Duration>,
     ) {
         let until = Instant::now() + expires_in.map_or(LIFE, |life| life.min(LIFE));
-        let mut known = self.known();
+        let mut known = self.0.lock();
         if known.len() == REGISTRATIONS_MAX {
             known.clear();
         }
@@ -80,7 +81,7 @@ impl Registrations {
 
     /// Records that a login with a client was successful.
     pub(crate) fn proven(&self, client_id: &str) {
-        for known in self.known().values_mut() {
+        for known in self.0.lock().values_mut() {
             if known.identity.id == client_id {
                 known.unproven = 0;
             }
@@ -89,12 +90,9 @@ impl Registrations {
 
     /// Forgets a client that an issuer may no longer accept.
     pub(crate) fn forget(&self, client_id: &str) {
-        self.known()
+        self.0
+            .lock()
             .retain(|_, known| known.identity.id != client_id);
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), Registration>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,6 +142,6 @@ mod tests {
         for number in 0..=REGISTRATIONS_MAX {
             registrations.put(&number.to_string(), "r", identity("x"), None);
         }
-        assert!(registrations.known().len() <= REGISTRATIONS_MAX);
+        assert!(registrations.0.lock().len() <= REGISTRATIONS_MAX);
     }
 }

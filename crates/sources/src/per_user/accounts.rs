@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::UserLogins;
 use crate::auth::{Principal, PrincipalKind};
+use crate::net::Mutex;
 use crate::seal::{KeyRing, Purpose};
 use crate::source::login::{
     LoginError, PreparedLogin, Redirected, authorization_url, code_of, redeem, secret_text,
@@ -388,7 +389,7 @@ impl Accounts {
     /// Registers the logins of a source for as long as they are in use, in front of those of the same name.
     pub(super) fn register(&self, logins: &Arc<UserLogins>) {
         if let Some(inner) = &self.0 {
-            let mut all = inner.logins();
+            let mut all = inner.logins.lock();
             let of_source = all.entry(logins.source.clone()).or_default();
             of_source.retain(|known| 0 < known.strong_count());
             of_source.push(Arc::downgrade(logins));
@@ -397,20 +398,17 @@ impl Accounts {
 }
 
 impl Inner {
-    fn logins(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Vec<Weak<UserLogins>>>> {
-        self.logins.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the logins of all sources that are served.
     fn all(&self) -> Vec<Arc<UserLogins>> {
-        self.logins()
+        self.logins
+            .lock()
             .values()
             .filter_map(|all| latest(all))
             .collect()
     }
 
     pub(super) fn of(&self, source: &str) -> Result<Arc<UserLogins>, AccountError> {
-        let found = self.logins().get(source).and_then(|all| latest(all));
+        let found = self.logins.lock().get(source).and_then(|all| latest(all));
         found.ok_or(AccountError::Gone)
     }
 

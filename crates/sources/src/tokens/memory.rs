@@ -1,11 +1,12 @@
 //! In-memory token store, lost when the process ends.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 use super::{Grants, KeepError, Name};
+use crate::net::Mutex;
 
 /// Maximum number of names: those of the configuration, and one for each user who has logged in.
 const NAMES_MAX: usize = 10_000;
@@ -21,16 +22,12 @@ struct MemoryEntry {
 }
 
 impl Memory {
-    fn kept(&self) -> MutexGuard<'_, HashMap<Name, MemoryEntry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn load(&self, name: &Name) -> Option<Grants> {
-        self.kept().get(name)?.grants.clone()
+        self.0.lock().get(name)?.grants.clone()
     }
 
     pub(super) fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
-        let mut kept = self.kept();
+        let mut kept = self.0.lock();
         // Who writes has taken a turn, so that the name is known.
         let is_new = kept.get(name).is_none_or(|entry| entry.grants.is_none());
         let used = || kept.values().filter(|entry| entry.grants.is_some()).count();
@@ -45,14 +42,14 @@ impl Memory {
     }
 
     pub(super) async fn turn(&self, name: &Name) -> OwnedMutexGuard<()> {
-        let turns = Arc::clone(&self.kept().entry(name.clone()).or_default().turns);
+        let turns = Arc::clone(&self.0.lock().entry(name.clone()).or_default().turns);
         turns.lock_owned().await
     }
 }
 
 impl Memory {
     pub(super) fn forget(&self, name: &Name) {
-        let mut kept = self.kept();
+        let mut kept = self.0.lock();
         match name.is_of_user() {
             true => drop(kept.remove(name)),
             false => kept.entry(name.clone()).or_default().grants = None,
@@ -60,7 +57,7 @@ impl Memory {
     }
 
     pub(super) fn names(&self) -> Vec<Name> {
-        self.kept().keys().cloned().collect()
+        self.0.lock().keys().cloned().collect()
     }
 }
 

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::{BoxFuture, join_all};
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::call_error::CallError;
@@ -21,7 +21,7 @@ use super::instrumented::Session;
 use super::usage::Usage;
 use crate::auth::Principal;
 use crate::client::{self, Client, ClientError};
-use crate::net::OutgoingRequest;
+use crate::net::{Mutex, OutgoingRequest};
 use crate::source::credentials::{CredentialError, Credentials};
 use crate::source::identity::Forward;
 
@@ -51,7 +51,7 @@ pub(super) type LastFailure = Option<(Instant, ClientError)>;
 pub(super) struct Line {
     current: ArcSwapOption<Connected>,
     /// Held while the connection is made.
-    pub(super) connecting: Arc<Mutex<LastFailure>>,
+    pub(super) connecting: Arc<AsyncMutex<LastFailure>>,
     /// Whose connection it is; `None` for all callers.
     pub(super) identity: Option<Arc<CallerIdentity>>,
     pub(super) usage: Usage,
@@ -192,7 +192,7 @@ impl fmt::Debug for CallerIdentity {
 pub(super) struct CallerLines {
     what: PerCaller,
     max: usize,
-    lines: SyncMutex<HashMap<CallerKey, Arc<Line>>>,
+    lines: Mutex<HashMap<CallerKey, Arc<Line>>>,
 }
 
 impl CallerLines {
@@ -200,7 +200,7 @@ impl CallerLines {
         Self {
             what,
             max: max.max(1),
-            lines: SyncMutex::default(),
+            lines: Mutex::default(),
         }
     }
 
@@ -214,7 +214,7 @@ impl CallerLines {
         caller: &Arc<Principal>,
     ) -> Result<(Arc<Line>, Option<Arc<Line>>), CallError> {
         let key = CallerKey::of(caller);
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         let is_full = self.max <= lines.len();
         let mut closed = None;
         if is_full && !lines.contains_key(&key) {
@@ -243,13 +243,16 @@ impl CallerLines {
 
     /// Returns true if any connection is established.
     pub(super) fn are_any(&self) -> bool {
-        self.lines().values().any(|line| line.usable().is_some())
+        self.lines
+            .lock()
+            .values()
+            .any(|line| line.usable().is_some())
     }
 
     /// Closes the connections that are lost or idle. `fixed` overrides the idle time.
     pub(super) async fn close_idle(&self, fixed: Option<Duration>, grace: Duration) {
         let closed: Vec<Arc<Line>> = {
-            let mut lines = self.lines();
+            let mut lines = self.lines.lock();
             let now = Instant::now();
             let is_over = |line: &Arc<Line>| {
                 !line.usage.is_under_way()
@@ -267,12 +270,8 @@ impl CallerLines {
 
     /// Closes all connections.
     pub(super) async fn disconnect(&self, grace: Duration) {
-        let all: Vec<Arc<Line>> = self.lines().drain().map(|(_, line)| line).collect();
+        let all: Vec<Arc<Line>> = self.lines.lock().drain().map(|(_, line)| line).collect();
         join_all(all.iter().map(|line| line.disconnect(grace))).await;
-    }
-
-    fn lines(&self) -> MutexGuard<'_, HashMap<CallerKey, Arc<Line>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -28,7 +28,7 @@ mod instrumented;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -40,7 +40,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::catalog::{Announcer, Catalog, RejectedItem, SourceItems, StartingSource};
 use crate::client::TIMEOUT_MAX;
-use crate::net::{self, Background, BulkheadStats, OnFailure};
+use crate::net::{self, Background, BulkheadStats, Mutex, OnFailure};
 use crate::seal::KeyRing;
 use crate::source::parts::SourceParts;
 use crate::telemetry::Metrics;
@@ -217,10 +217,7 @@ impl Upstreams {
     /// Starts a task that ends when the servers are stopped.
     fn spawn_task<T>(&self, name: String, task: impl Future<Output = T> + Send + 'static) {
         let started = self.background.run(name, OnFailure::Continue, task);
-        self.attending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(started);
+        self.attending.lock().extend(started);
     }
 
     /// Forwards resource updates of the upstreams to local subscribers, through `announcer`. `listed` is notified
@@ -429,8 +426,7 @@ impl Upstreams {
 
     /// Closes all connections and ends the programs that were started.
     pub async fn stop(&self, grace: Duration) {
-        let attending = self.attending.lock();
-        let attending = std::mem::take(&mut *attending.unwrap_or_else(PoisonError::into_inner));
+        let attending = std::mem::take(&mut *self.attending.lock());
         attending.iter().for_each(AbortHandle::abort);
         join_all(self.upstreams.iter().map(|upstream| upstream.stop(grace))).await;
     }

@@ -5,7 +5,7 @@
 //! reported as updated once it has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,7 +15,7 @@ use super::connection::Upstream;
 use super::line::Connected;
 use crate::catalog::{Announcer, SubscriptionCounts, UrlElicitation};
 use crate::client::ClientError;
-use crate::net::{Backoff, chance};
+use crate::net::{Backoff, Mutex, chance};
 
 /// Time for which changes are collected and then forwarded together.
 const SETTLES: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ pub(super) struct Subscriptions {
 impl Subscriptions {
     /// Returns true if there are subscribed resources.
     pub(super) fn are_any(&self) -> bool {
-        !self.wanted().is_empty()
+        !self.wanted.lock().is_empty()
     }
 
     /// Wakes the task that compares the wanted subscriptions with the upstream's.
@@ -49,7 +49,7 @@ impl Subscriptions {
 
     /// Handles an update notification of the upstream. Updates without a subscriber are ignored.
     pub(super) fn updated(&self, uri: &str) {
-        let names = self.wanted().get(uri).cloned();
+        let names = self.wanted.lock().get(uri).cloned();
         if let (Some(names), Some(announcer)) = (names, self.announcer.get()) {
             for name in names {
                 announcer.resource_changed(name);
@@ -66,7 +66,7 @@ impl Subscriptions {
 
     /// Reports all subscribed resources as updated, since notifications may have been missed.
     pub(super) fn all_updated(&self) {
-        let names: Vec<_> = self.wanted().values().flatten().cloned().collect();
+        let names: Vec<_> = self.wanted.lock().values().flatten().cloned().collect();
         if let Some(announcer) = self.announcer.get() {
             for name in names {
                 announcer.resource_changed(name);
@@ -75,16 +75,12 @@ impl Subscriptions {
     }
 
     fn want(&self, uris: SubscribedResources) {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         if *wanted != uris {
             *wanted = uris;
             drop(wanted);
             self.wake();
         }
-    }
-
-    fn wanted(&self) -> MutexGuard<'_, SubscribedResources> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,7 +130,14 @@ pub(super) async fn run(upstream: Weak<Upstream>) {
         let Some(held) = upstream.upgrade() else {
             return;
         };
-        let wanted: BTreeSet<_> = held.upkeep.subscriptions.wanted().keys().cloned().collect();
+        let wanted: BTreeSet<_> = held
+            .upkeep
+            .subscriptions
+            .wanted
+            .lock()
+            .keys()
+            .cloned()
+            .collect();
         let outcome = subscribed.change_to(wanted, &held).await;
         let upkeep = Arc::clone(&held.upkeep);
         let name = held.name.clone();

@@ -1,9 +1,10 @@
 //! Usage of a server, which determines the idle timeout of its connection.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::net::Mutex;
 
 /// Usage of a server, kept across reconnections.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Usage {
     }
 
     pub(super) fn begin(&self, now: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(last) = state.last {
             let since = now.duration_since(last).as_secs_f64();
             state.pace = Some(state.pace.map_or(since, |pace| 0.8 * pace + 0.2 * since));
@@ -59,25 +60,25 @@ impl Usage {
     }
 
     pub(super) fn end(&self, now: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.under_way = state.under_way.saturating_sub(1);
         state.last = Some(now);
     }
 
     /// Returns true while a request is under way.
     pub(super) fn is_under_way(&self) -> bool {
-        self.state().under_way > 0
+        self.state.lock().under_way > 0
     }
 
     /// Returns the time since the last request began or ended.
     pub(super) fn unused_for(&self, now: Instant) -> Duration {
-        let last = self.state().last.unwrap_or(self.began);
+        let last = self.state.lock().last.unwrap_or(self.began);
         now.saturating_duration_since(last)
     }
 
     /// Returns the current usage statistics.
     pub(super) fn figures(&self, now: Instant) -> UsageStats {
-        let state = self.state();
+        let state = self.state.lock();
         let ago = |then: Option<Instant>| then.map(|then| now.duration_since(then).as_secs());
         UsageStats {
             requests: state.calls,
@@ -89,7 +90,7 @@ impl Usage {
 
     /// Returns the idle timeout: five minutes for more than 20 calls an hour, three for 5 to 20, one for fewer.
     fn worth_keeping(&self) -> Duration {
-        let state = self.state();
+        let state = self.state.lock();
         let per_hour = state.pace.map_or(0.0, |pace| HOUR / pace.max(0.001));
         Duration::from_secs(if per_hour > 20.0 {
             300
@@ -109,7 +110,7 @@ impl Usage {
         fixed: Option<Duration>,
     ) -> bool {
         let (under_way, last) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.under_way, state.last)
         };
         if under_way > 0 {
@@ -120,10 +121,6 @@ impl Usage {
             None => now.duration_since(connected.max(self.began)) > fixed.unwrap_or(MAX_IDLE),
             Some(last) => now.duration_since(last) > fixed.unwrap_or_else(|| self.worth_keeping()),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

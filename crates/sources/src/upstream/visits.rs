@@ -2,10 +2,10 @@
 //! client that was asked.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::caller_key::CallerKey;
 use crate::catalog::UrlElicitation;
+use crate::net::Mutex;
 
 /// Maximum number of visits of one upstream that are remembered. Beyond it, the oldest is forgotten.
 const VISITS_MAX: usize = 1024;
@@ -32,7 +32,7 @@ impl Visits {
         if ID_BYTES_MAX < id.len() {
             return;
         }
-        let mut open = self.open();
+        let mut open = self.0.lock();
         if open.len() == VISITS_MAX {
             open.pop_front();
         }
@@ -45,7 +45,7 @@ impl Visits {
 
     /// Removes all visits with this ID on a connection, over which the upstream has sent several clients to one page.
     pub(super) fn end(&self, caller: Option<CallerKey>, id: &str) -> Vec<UrlElicitation> {
-        let mut open = self.open();
+        let mut open = self.0.lock();
         let mut ended = Vec::new();
         open.retain(|visit| {
             let stays = visit.caller != caller || *visit.id != *id;
@@ -55,10 +55,6 @@ impl Visits {
             stays
         });
         ended
-    }
-
-    fn open(&self) -> MutexGuard<'_, VecDeque<Visit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,7 +74,7 @@ mod tests {
         assert_eq!(visits.end(None, "0"), []);
         assert_eq!(visits.end(None, "1"), [visit("1")]);
         assert_eq!(visits.end(None, "1"), []);
-        assert_eq!(visits.open().len(), VISITS_MAX - 1);
+        assert_eq!(visits.0.lock().len(), VISITS_MAX - 1);
     }
 
     #[test]
@@ -90,7 +86,7 @@ mod tests {
             visits.begin(None, "other", of(session));
         }
         assert_eq!(visits.end(None, "page"), [of("one"), of("two")]);
-        assert_eq!(visits.open().len(), 2);
+        assert_eq!(visits.0.lock().len(), 2);
     }
 
     #[test]

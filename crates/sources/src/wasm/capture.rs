@@ -3,13 +3,15 @@
 use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use crate::net::Mutex;
 
 /// Keeps the beginning of the output and discards the rest.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +24,12 @@ const WRITE_BYTES: usize = 64 * 1024;
 impl Capture {
     /// Returns the captured text.
     pub(super) fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         String::from_utf8_lossy(&kept).trim().to_owned()
     }
 
     fn keep(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let room = KEPT_BYTES.saturating_sub(kept.len()).min(bytes.len());
         kept.extend_from_slice(&bytes[..room]);
     }

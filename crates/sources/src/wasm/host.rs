@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -15,6 +15,7 @@ use wasmtime::{Config, Engine};
 
 use super::instance::State;
 use super::load::Compiled;
+use crate::net::Mutex;
 
 /// Created for the first component, and kept until the process ends.
 pub(super) struct Host {
@@ -103,18 +104,14 @@ impl Host {
         digest: [u8; 32],
         compile: impl FnOnce() -> Result<Compiled, String>,
     ) -> Result<Arc<Compiled>, String> {
-        if let Some(known) = self.known().get(&digest).and_then(Weak::upgrade) {
+        if let Some(known) = self.compiled.lock().get(&digest).and_then(Weak::upgrade) {
             return Ok(known);
         }
         let compiled = Arc::new(compile()?);
-        let mut known = self.known();
+        let mut known = self.compiled.lock();
         known.retain(|_, compiled| compiled.strong_count() > 0);
         known.insert(digest, Arc::downgrade(&compiled));
         Ok(compiled)
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<[u8; 32], Weak<Compiled>>> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,7 +144,7 @@ impl Ticker {
             .name("longshore-turns".to_owned())
             .spawn(move || {
                 loop {
-                    let running = own.running();
+                    let running = own.running.lock();
                     let began = own.began.wait_while(running, |running| *running == 0);
                     drop(began);
                     std::thread::sleep(TURN);
@@ -158,18 +155,14 @@ impl Ticker {
     }
 
     fn hold(self: &Arc<Self>) -> Ticking {
-        *self.running() += 1;
+        *self.running.lock() += 1;
         self.began.notify_one();
         Ticking(Arc::clone(self))
-    }
-
-    fn running(&self) -> MutexGuard<'_, usize> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        *self.0.running() -= 1;
+        *self.0.running.lock() -= 1;
     }
 }

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -13,6 +12,7 @@ use super::handle;
 use super::refusal::{Abort, PathRejection};
 use super::resolved_path::{FollowMode, ResolvedPath};
 use super::roots::Roots;
+use crate::net::Mutex;
 use crate::source::builtin::Stop;
 
 /// Resolves a path to write to: a regular file, or a name that does not exist.
@@ -57,7 +57,7 @@ pub(super) fn replace(
     beside.file.sync_data().map_err(PathRejection::from)?;
     let inode = rustix::fs::fstat(dir).map_err(PathRejection::of)?.st_ino;
     let lock = usize::try_from(inode).unwrap_or_default() % RENAMES.len();
-    let _lock = RENAMES[lock].lock().unwrap_or_else(PoisonError::into_inner);
+    let _lock = RENAMES[lock].lock();
     if let Some(expected) = expected {
         let now = handle::stat_entry(dir, spot.name())?;
         if !now.is_some_and(|now| is_same(&now, expected)) {

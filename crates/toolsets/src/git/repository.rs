@@ -7,7 +7,6 @@
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use gix::bstr::ByteSlice;
@@ -19,6 +18,7 @@ use super::format;
 use super::links;
 use super::worktree::Worktree;
 use crate::catalog::ToolError;
+use crate::net::Mutex;
 use crate::source::builtin::Stop;
 
 /// Maximum size of an object or an index to read, in bytes.
@@ -115,7 +115,7 @@ impl Repositories {
     }
 
     fn opened(&self, folder: &Path, stamp: &Stamp) -> Option<ThreadSafeRepository> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let position = open.iter().position(|one| one.folder == folder)?;
         let one = open.remove(position);
         if one.stamp != *stamp {
@@ -127,7 +127,7 @@ impl Repositories {
     }
 
     fn keep(&self, one: Open) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.retain(|other| other.folder != one.folder);
         open.insert(0, one);
         open.truncate(self.config.limits.open_repositories);

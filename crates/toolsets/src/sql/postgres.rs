@@ -9,7 +9,7 @@
 use std::error::Error as StdError;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -31,7 +31,7 @@ use super::tools::{Kind, Question, StatementResult};
 use crate::blocking::overdue;
 use crate::environment::Secret;
 use crate::limit::SectionHits;
-use crate::net::{self, Background, FairSemaphore, with_causes};
+use crate::net::{self, Background, FairSemaphore, Mutex, with_causes};
 use crate::protocol::scan::paired_text;
 
 /// Query for the tables and views.
@@ -158,7 +158,7 @@ impl Postgres {
     }
 
     fn idle_session(&self) -> Option<Session> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         while let Some(session) = idle.pop() {
             if !session.client.is_closed() {
                 return Some(session);
@@ -176,7 +176,7 @@ impl Postgres {
         if kind == Kind::Free && session.client.batch_execute(FORGET).await.is_err() {
             return;
         }
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < self.limits.concurrency {
             idle.push(session);
         }

@@ -272,7 +272,8 @@ impl State for Redis {
         value: Bytes,
         life: Duration,
     ) -> StateFuture<'a, bool> {
-        let command = self.set(key, &value, life).arg("NX").to_owned();
+        let mut command = self.set(key, &value, life);
+        command.arg("NX");
         Box::pin(async move {
             let written: Option<String> = self.ask(command).await?;
             Ok(written.is_some())

@@ -59,7 +59,7 @@ impl Shared {
                 let Ok(log) = serde_json::from_str::<Log>(params) else {
                     return;
                 };
-                let found = self.recipient(&self.state(), about, Kind::Log);
+                let found = self.recipient(&self.state.lock(), about, Kind::Log);
                 match found {
                     Ok((_, listener)) => {
                         listener.log(&log.level, log.logger.as_deref(), &log.data);
@@ -78,7 +78,7 @@ impl Shared {
             "notifications/cancelled" => {
                 if let Ok(cancelled) = serde_json::from_str::<Cancelled>(params) {
                     let id = cancelled.request_id.get();
-                    let wanted = self.state().questions.remove(id);
+                    let wanted = self.state.lock().questions.remove(id);
                     if let Some(wanted) = wanted {
                         let _ = wanted.send(());
                     }

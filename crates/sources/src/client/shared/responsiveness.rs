@@ -17,7 +17,7 @@ impl Shared {
     /// arrived since another request timed out, before this one began.
     pub(in super::super) fn may_hang(&self, limit: Duration) -> bool {
         let (heard, now) = (self.heard.load(Ordering::Relaxed), Instant::now());
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.timed_out {
             Some((first, then)) if then == heard => {
                 let is_later = now.checked_sub(limit).is_some_and(|began| first <= began);
