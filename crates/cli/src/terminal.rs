@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use crate::net::Mutex;
 #[cfg(unix)]
+use crate::net::Mutex;
 
 /// Maximum length of an input line, in bytes.
 const ANSWER_BYTES: u64 = 16 * 1024;

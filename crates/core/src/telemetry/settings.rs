@@ -96,7 +96,7 @@ impl ExportSettings {
             is_refused: false,
         };
         let disabled = "OTEL_SDK_DISABLED";
-        if reader.is_true(disabled, reader.word(disabled)) {
+        if reader.is_true(disabled, reader.word(disabled).as_deref()) {
             return None;
         }
         let [traces, metrics, logs] = [Signal::Traces, Signal::Metrics, Signal::Logs]
@@ -136,8 +136,8 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    fn is_true(&mut self, name: &str, word: Option<String>) -> bool {
-        match word.as_deref() {
+    fn is_true(&mut self, name: &str, word: Option<&str>) -> bool {
+        match word {
             Some("true") => true,
             None | Some("false") => false,
             Some(other) => {

@@ -300,12 +300,10 @@ impl Envelope<'_> {
                 id: own_id(id),
                 outcome: Ok(result),
             }),
-            (None, None, Some(error), id) if self.jsonrpc.is_some() || id.is_some() => {
-                Ok(Incoming::Answer {
-                    id: id.and_then(own_id),
-                    outcome: Err(rpc_error(error)),
-                })
-            }
+            (None, None, Some(error), id) => Ok(Incoming::Answer {
+                id: id.and_then(own_id),
+                outcome: Err(rpc_error(error)),
+            }),
             // A request with this ID is waiting, and there will be no other response.
             (None, result, _, Some(id)) if self.jsonrpc.is_some() && own_id(id).is_some() => {
                 let problem = match result {
@@ -501,9 +499,6 @@ mod tests {
             json!({}),
             json!({"id": 1}),
             json!({"id": 1, "result": 1, "error": {"code": 1}}),
-            // Of a server that does not speak JSON-RPC.
-            json!({"error": {"code": 404, "message": "no such path"}}),
-            json!({"error": "Not Found"}),
             json!(5),
         ] {
             assert!(read(none.clone()).is_err(), "{none}");

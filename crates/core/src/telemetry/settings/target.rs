@@ -180,7 +180,7 @@ impl<'p> Reader<'p> {
 
     fn is_insecure(&mut self, signal: Signal) -> bool {
         let word = self.exporter_word(signal, "INSECURE");
-        self.is_true("OTEL_EXPORTER_OTLP_INSECURE", word)
+        self.is_true("OTEL_EXPORTER_OTLP_INSECURE", word.as_deref())
     }
 
     fn is_compressed(&mut self, signal: Signal) -> bool {

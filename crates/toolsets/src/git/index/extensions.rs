@@ -23,10 +23,15 @@ type Folder = fn(&[u8], usize) -> Option<(u64, &[u8])>;
 impl OpenRepository<'_> {
     /// Checks the index, and the files that parts of a split index are in, before the library reads them.
     pub(in super::super) fn check_nesting(&self) -> Result<(), ToolError> {
-        let mut files = vec![self.repository.index_path()];
-        files.extend(links::shared_indexes(self.repository.git_dir()));
-        for path in files {
-            let Some(bytes) = read(&path).doing("read the index")? else {
+        let index = self.repository.index_path();
+        let shared = links::shared_indexes(self.repository.git_dir());
+        for path in shared.into_iter().chain([index.clone()]) {
+            let bytes = match read(&path) {
+                // It may belong to no index. The library reports it if it needs it.
+                Err(error) if path != index && error.kind() != io::ErrorKind::FileTooLarge => None,
+                read => read.doing("read the index")?,
+            };
+            let Some(bytes) = bytes else {
                 continue;
             };
             let hash_len = self.repository.object_hash().len_in_bytes();
