@@ -5,9 +5,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use url::Url;
 
 use super::client::{CLIENT_ID_MAX_BYTES, Origin};
-use super::endpoints::check_form;
 use super::error::OAuthError;
-use super::form::Parameters;
+use super::form::{Parameters, check_form};
 use super::page;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};

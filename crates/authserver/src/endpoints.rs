@@ -192,24 +192,6 @@ impl AuthorizationServer {
     }
 }
 
-/// Checks that a body is a form.
-pub(super) fn check_form(headers: &HeaderMap) -> Result<(), OAuthError> {
-    let kind = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|kind| kind.split(';').next())
-        .unwrap_or_default();
-    match kind
-        .trim()
-        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
-    {
-        true => Ok(()),
-        false => Err(OAuthError::invalid_request(
-            "the body must be application/x-www-form-urlencoded",
-        )),
-    }
-}
-
 /// A public document.
 fn public(text: &str) -> Response<Body> {
     let mut response = json_response(StatusCode::OK, text.to_owned());

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use url::form_urlencoded;
 
 use super::error::OAuthError;
@@ -87,6 +89,24 @@ pub fn read_parameters(encoded: &[u8]) -> Result<BTreeMap<String, String>, Strin
     let read = Parameters::read(encoded).map_err(|error| error.description.into_owned())?;
     let filled = read.0.into_iter().filter(|(_, value)| !value.is_empty());
     Ok(filled.collect())
+}
+
+/// Checks that a body is a form.
+pub(super) fn check_form(headers: &HeaderMap) -> Result<(), OAuthError> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default();
+    match kind
+        .trim()
+        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    {
+        true => Ok(()),
+        false => Err(OAuthError::invalid_request(
+            "the body must be application/x-www-form-urlencoded",
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::client::{CLIENT_ID_MAX_BYTES, Client};
-use super::endpoints::{Form, check_form};
+use super::endpoints::Form;
 use super::error::OAuthError;
-use super::form::{PARAMETERS_MAX_BYTES, Parameters};
+use super::form::{PARAMETERS_MAX_BYTES, Parameters, check_form};
 use super::metadata::JWT_BEARER;
 use super::once::Rotation;
 use super::redirect::URI_MAX_BYTES;
