@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
 use foldhash::fast::RandomState;
 
 use super::digest::short_digest;
@@ -184,7 +183,13 @@ impl<'a> Reader<'a> {
 }
 
 pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {
-    HEXLOWER.encode_mut_str(nonce, &mut [0; 32]).into()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut name = [0; 32];
+    for (digits, byte) in name.chunks_exact_mut(2).zip(nonce) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 0xf)];
+    }
+    std::str::from_utf8(&name).unwrap_or_default().into()
 }
 
 /// Cache of recently decrypted IDs, so that a busy session costs a look-up instead of a decryption.
