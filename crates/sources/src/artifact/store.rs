@@ -46,12 +46,12 @@ pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Se
 ///
 /// impl ArtifactStore for ItemKind {
 ///     fn put<'a>(&'a self, key: &'a str, artifact: Artifact, _: SystemTime) -> ArtifactFuture<'a, ()> {
-///         self.0.lock().insert(key.to_owned(), artifact);
+///         self.0.lock().expect("no panics").insert(key.to_owned(), artifact);
 ///         Box::pin(ready(Ok(())))
 ///     }
 ///
 ///     fn get<'a>(&'a self, key: &'a str) -> ArtifactFuture<'a, Option<Artifact>> {
-///         let found = self.0.lock().get(key).cloned();
+///         let found = self.0.lock().expect("no panics").get(key).cloned();
 ///         Box::pin(ready(Ok(found)))
 ///     }
 /// }
