@@ -411,6 +411,7 @@ fn a_file_that_is_no_database_is_refused_at_start() {
 #[test]
 fn a_row_of_large_values_is_not_built_before_it_is_left_out() {
     let (folder, sqlite) = database(&SqlLimits::default());
+    let shared = MEMORY.read();
     let connection = Connection::open(folder.path().join("shop.db")).expect("a database");
     connection
         .execute(
@@ -421,7 +422,6 @@ fn a_row_of_large_values_is_not_built_before_it_is_left_out() {
     // Together the values have 4 GiB.
     let columns = ["note"; 1000].join(", ");
     let sql = format!("SELECT {columns} FROM orders");
-    let shared = MEMORY.read();
     let short = Stop::after(Duration::from_secs(5));
     let answer = sqlite.run_statement(&question(&sql, vec![], Kind::Free), &short);
     let expected = json!({"rows": [], "truncated": true});
