@@ -19,8 +19,7 @@ use crate::audit::{Entry, Event};
 use crate::auth::Policy;
 use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
 use crate::config::{Config, Loaded};
-use crate::net;
-use crate::net::Mutex;
+use crate::net::{self, Mutex};
 use crate::server::{Admission, PreparedSnapshot, Server};
 use crate::source::{BuiltSource, offered_at};
 

@@ -1,7 +1,6 @@
 //! Stores for large results.
 
-use crate::net;
-use crate::net::Mutex;
+use crate::net::{self, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, ready};

@@ -21,8 +21,7 @@ use super::attribution::{Attribution, Doubt, Owner, is_one};
 use super::listener::{Events, Listener};
 use super::wire::{self, Incoming};
 use super::{ClientError, INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError};
-use crate::net;
-use crate::net::Mutex;
+use crate::net::{self, Mutex};
 use crate::seal::random_bytes;
 
 const PING: &str = "ping";
