@@ -166,6 +166,33 @@ fn a_layer_may_answer_with_a_body_of_its_own_type() {
 }
 
 #[test]
+fn a_connection_goes_on_after_a_layer_that_responds_without_the_body() {
+    let server = Serve::new()
+        .app(|app| {
+            app.layer(with(|_: Request<Body>, _| async {
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("here"))))
+            }))
+        })
+        .start();
+    let text = Stateless::call("echo", json!({"message": "hi"})).text();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let length = format!("content-length: {}", body.len());
+    let chunked = head.replace(&length, "transfer-encoding: chunked");
+    let (one, two) = body.split_at(10);
+    let chunks = format!("a\r\n{one}\r\n{:x}\r\n{two}\r\n0\r\n\r\n", two.len());
+    let mut connection = server.connect();
+    for whole in [format!("{chunked}\r\n\r\n{chunks}"), text.clone()] {
+        let response = connection.send(whole).receive();
+        let found = (&*response.body, response.header("connection"));
+        assert_eq!(found, ("here", None));
+    }
+    let response = connection.send(&text[..text.len() - 1]).receive();
+    let found = (&*response.body, response.header("connection"));
+    assert_eq!(found, ("here", Some("close")));
+    connection.assert_closed();
+}
+
+#[test]
 fn a_layer_that_fails_costs_its_request_and_no_other() {
     let server = Serve::new()
         .tool(echo)

@@ -26,7 +26,7 @@ use super::context::{LayeredConn, Origin, RequestConn, Waiting};
 use super::headers::AdmittedHead;
 use super::layers::McpService;
 use super::progress::Progress;
-use super::request_body::UnreadBody;
+use super::request_body::{self, UnreadBody};
 use super::route::Route;
 use super::service::ConnService;
 use crate::limit::Limits;
@@ -184,12 +184,14 @@ impl RequestFuture {
         self.layers_ask = expects_continue(&self.head);
         let (head, ()) = Request::new(()).into_parts();
         let head = std::mem::replace(&mut self.head, head);
-        let mut request = Request::from_parts(head, std::mem::take(&mut self.body));
+        let version = head.version;
+        let (body, rest) = request_body::lend(std::mem::take(&mut self.body));
+        let mut request = Request::from_parts(head, body);
         let connection = LayeredConn::new(&self.service.connection);
         request.extensions_mut().insert(connection);
         let mut response: Waiting<_> = Box::pin(async move {
             match layers.oneshot(request).await {
-                Ok(response) => response,
+                Ok(response) => request_body::drop_rest(rest, version, response).await,
                 Err(never) => match never {},
             }
         });

@@ -1,12 +1,14 @@
 //! The body of a request: read within its limits, or dropped if nothing reads it.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Response, Version};
-use http_body::Body as _;
+use http_body::{Body as _, Frame, SizeHint};
+use tokio::sync::oneshot;
 
 use super::config::HttpLimits;
 use super::connection::Event;
@@ -14,7 +16,7 @@ use super::context::Origin;
 use super::rejection::HttpError;
 use super::timer::RunningSeconds;
 use crate::limit::{LARGE_BYTES, Limit, LimitExceeded};
-use crate::net::{Body, ReadError, Reader};
+use crate::net::{Body, BodyError, ReadError, Reader};
 use crate::telemetry::memory_bytes;
 
 /// A body being read. On HTTP/1 the sweep of the connection limits its time; on HTTP/2, and inside the layers of the
@@ -170,6 +172,74 @@ impl UnreadBody {
     }
 }
 
+/// A body inside the layers of the application. If they drop it before its end, the rest is given back.
+struct LentBody {
+    body: Body,
+    rest: Option<oneshot::Sender<Body>>,
+}
+
+/// Lends a body to the layers of the application, and receives what they leave of it.
+pub(super) fn lend(body: Body) -> (Body, oneshot::Receiver<Body>) {
+    let (sender, rest) = oneshot::channel();
+    let lent = LentBody {
+        body,
+        rest: Some(sender),
+    };
+    (Body::new(lent), rest)
+}
+
+/// Completes with the response of the layers, as [`UnreadBody`] does. While they keep the body, for example to read it during
+/// the response, it is left to them.
+pub(super) async fn drop_rest(
+    mut rest: oneshot::Receiver<Body>,
+    version: Version,
+    response: Response<Body>,
+) -> Response<Body> {
+    let Ok(mut body) = rest.try_recv() else {
+        return response;
+    };
+    let mut unread = UnreadBody {
+        held: Some(Box::new(response)),
+        dropped: 0,
+    };
+    poll_fn(|cx| {
+        let polled = unread.poll_held(cx, version, &mut body);
+        polled.unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
+impl http_body::Body for LentBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for LentBody {
+    fn drop(&mut self) {
+        if let Some(rest) = self.rest.take()
+            && !self.body.is_end_stream()
+        {
+            // Without a receiver, the request was abandoned.
+            let _ = rest.send(std::mem::take(&mut self.body));
+        }
+    }
+}
+
 /// Drops what has arrived of a body. Returns its length if more is to come.
 fn drop_arrived(cx: &mut Context<'_>, body: &mut Body) -> Option<usize> {
     let mut length = 0;
@@ -186,8 +256,6 @@ fn drop_arrived(cx: &mut Context<'_>, body: &mut Body) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use super::*;
 
     /// The second in which a body on a stream is given up, and why; `received` says how much has come by when.
@@ -209,5 +277,19 @@ mod tests {
         let just_enough = |second: u64| 1024 * second.saturating_sub(5) as usize;
         assert_eq!(given_up(just_enough).await, (30, Limit::BodySeconds));
         assert_eq!(given_up(|_| 1 << 20).await, (30, Limit::BodySeconds));
+    }
+
+    #[tokio::test]
+    async fn the_rest_of_a_lent_body_is_given_back_and_a_read_one_is_not() {
+        let (body, mut rest) = lend(Body::from("abc"));
+        assert!(rest.try_recv().is_err(), "the layers have it");
+        drop(body);
+        let left = rest.try_recv().map(|rest| rest.size_hint().exact());
+        assert_eq!(left, Ok(Some(3)));
+        let (mut body, mut rest) = lend(Body::from("abc"));
+        let read = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        assert!(read.is_some_and(|frame| frame.is_ok()));
+        drop(body);
+        assert!(rest.try_recv().is_err());
     }
 }
