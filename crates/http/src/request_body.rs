@@ -106,16 +106,17 @@ impl BodyReader {
 
     /// Completes with the limit of time that the body has exceeded.
     fn overdue(&mut self, cx: &mut Context<'_>, origin: &Origin<'_>) -> Poll<Limit> {
+        let received = self.reader.received();
         match origin.connection.local() {
             Some(connection) if !connection.is_http2() => connection
-                .body_overdue(cx)
+                .body_overdue(cx, received)
                 .map_or(Poll::Pending, Poll::Ready),
             _ => {
                 let watch = self
                     .watch
                     .get_or_insert_with(|| Box::new(StreamWatch(RunningSeconds::begin())));
                 let limits = &origin.router.endpoint.config.limits;
-                watch.poll(cx, self.reader.received(), limits)
+                watch.poll(cx, received, limits)
             }
         }
     }

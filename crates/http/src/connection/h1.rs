@@ -13,7 +13,7 @@ use crate::transport::http::head_cache::HeadCache;
 /// State of an HTTP/1 connection beside its phase.
 #[derive(Debug, Default)]
 pub(super) struct H1State {
-    /// Bytes that arrived since the head or the body began.
+    /// Bytes that arrived of the head, or of the body that is being read.
     received: Cell<u64>,
     /// The limit of time that the body which is being read has exceeded.
     body_expired: Cell<Option<Limit>>,
@@ -47,7 +47,7 @@ impl H1State {
 }
 
 impl ConnectionState {
-    /// Bytes that arrived since the head or the body began.
+    /// Bytes that arrived of the head, or of the body that is being read.
     pub(crate) fn received(&self) -> u64 {
         self.h1.received.get()
     }
@@ -58,7 +58,7 @@ impl ConnectionState {
         &self.h1.head_cache
     }
 
-    /// Records bytes that were read.
+    /// Records bytes that were read. Those of a body are counted by its reader, since some arrive with the head.
     #[inline]
     pub(crate) fn has_read(&self, bytes: usize) {
         if bytes == 0 {
@@ -66,7 +66,7 @@ impl ConnectionState {
         }
         let bytes = bytes as u64;
         match self.apply(Event::Read) {
-            (Phase::Head | Phase::Body, _) => {
+            (Phase::Head, _) => {
                 let before = self.h1.received.get();
                 self.h1.received.set(before + bytes);
             }
@@ -92,9 +92,11 @@ impl ConnectionState {
         self.shared().is_ambiguous(self.request_number())
     }
 
-    /// The limit that the body that is being read has hit by taking too long. If none, `cx` is woken when it does.
+    /// The limit that the body that is being read has hit by taking too long, with `received` bytes so far. If none, `cx` is
+    /// woken when it does.
     #[inline]
-    pub(crate) fn body_overdue(&self, cx: &Context<'_>) -> Option<Limit> {
+    pub(crate) fn body_overdue(&self, cx: &Context<'_>, received: usize) -> Option<Limit> {
+        self.h1.received.set(received as u64);
         if let Some(limit) = self.h1.body_expired.get() {
             return Some(limit);
         }

@@ -90,15 +90,31 @@ fn a_body_is_given_its_time_and_who_reads_it_is_woken_then() {
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     let cx = Context::from_waker(&waker);
+    let body_overdue = || watched.state.body_overdue(&cx, 100_000);
     watched.begin_request();
-    watched.state.has_read(100_000);
-    assert_eq!(watched.state.body_overdue(&cx), None);
+    assert_eq!(body_overdue(), None);
     assert_eq!(watched.ended_after(30), None);
-    assert_eq!(watched.state.body_overdue(&cx), None);
+    assert_eq!(body_overdue(), None);
     assert_eq!(woken.0.load(Relaxed), 0);
     assert_eq!(watched.ended_after(1), None, "its reader can still answer");
     assert_eq!(woken.0.load(Relaxed), 1);
-    assert_eq!(watched.state.body_overdue(&cx), Some(Limit::BodySeconds));
+    assert_eq!(body_overdue(), Some(Limit::BodySeconds));
+}
+
+/// The socket reports them before the request begins.
+#[test]
+fn bytes_of_a_body_that_arrive_with_the_head_count_for_its_rate() {
+    let watched = TimedConnection::new();
+    let cx = Context::from_waker(Waker::noop());
+    watched.state.has_read(200 + 4 * 1_024);
+    watched.begin_request();
+    let overdue = (1..=30).find(|_| {
+        let overdue = watched.state.body_overdue(&cx, 4 * 1_024);
+        assert_eq!(watched.ended_after(1), None);
+        overdue.is_some()
+    });
+    // After five seconds, and four for what has arrived; then the reader is woken.
+    assert_eq!(overdue, Some(11));
 }
 
 #[test]
@@ -107,17 +123,19 @@ fn a_body_that_trickles_is_given_five_seconds() {
         let watched = TimedConnection::new();
         let cx = Context::from_waker(Waker::noop());
         watched.begin_request();
+        let mut received = 0;
         let overdue = (1..=30).find(|second| {
             // What came in the first five seconds counts; here, nothing did.
             if *second > 5 {
-                watched.state.has_read(bytes_a_second);
+                received += bytes_a_second;
             }
+            watched.state.body_overdue(&cx, received);
             assert_eq!(watched.ended_after(1), None);
-            watched.state.body_overdue(&cx).is_some()
+            watched.state.body_overdue(&cx, received).is_some()
         });
         assert_eq!(overdue, ended, "{bytes_a_second}");
         let limit = ended.map(|_| Limit::BodyRate);
-        assert_eq!(watched.state.body_overdue(&cx), limit);
+        assert_eq!(watched.state.body_overdue(&cx, received), limit);
     }
 }
 
