@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use tokio::task::unconstrained;
+
 use super::config::{HttpConfig, HttpLimits};
 use super::conn_limits::ConnLimits;
 use super::listener::{AcceptedSocket, BoundSocket};
@@ -65,9 +68,16 @@ impl<'s> Acceptor<'s> {
                     self.make_room().await;
                     self.take(arrived).await;
                 }
-                Err(e) if is_of_one_connection(&e) => {}
                 Err(error) => self.cannot_accept(&error).await,
             }
+        }
+    }
+
+    /// Takes the connections that wait in the kernel's accept queue, regardless of the limit of connections.
+    pub async fn take_waiting(&mut self) {
+        // An unconstrained future is not made to yield after some number of connections, which would look as if none waited.
+        while let Some(Ok(arrived)) = unconstrained(self.door.accept()).now_or_never() {
+            self.take(arrived).await;
         }
     }
 
@@ -95,7 +105,7 @@ impl<'s> Acceptor<'s> {
         }
     }
 
-    pub(super) async fn take(&mut self, arrived: AcceptedSocket) {
+    async fn take(&mut self, arrived: AcceptedSocket) {
         let peer = arrived.peer();
         let (place, too_many) = self.peers.enter(peer.address);
         if too_many {
@@ -260,22 +270,12 @@ fn raised(current: Option<u64>, maximum: Option<u64>, needed: u64) -> Option<u64
         .then_some(possible)
 }
 
-/// Returns true if the error concerns one connection only, so that the next can be accepted at once.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+    use crate::transport::http::serve;
 
     #[cfg(unix)]
     #[test]
@@ -318,5 +318,25 @@ mod tests {
             came += 1;
         }
         assert_eq!(came, 3);
+    }
+
+    /// More than tokio lets a task accept before it has to yield.
+    #[tokio::test]
+    async fn every_connection_that_waits_is_taken() {
+        const CLIENTS: usize = 300;
+        let listener = serve::listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+        let door = BoundSocket::port(listener).expect("settings");
+        let address = door.address().expect("bound").expect("a port");
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| std::net::TcpStream::connect(address).expect("it listens"))
+            .collect();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let (worker, inbox) = Worker::without_thread(CLIENTS);
+        let hits = LimitCounters::new(&crate::telemetry::Metrics::default());
+        let workers = [worker];
+        let mut acceptor = Acceptor::new(&door, &workers, &HttpConfig::default(), &hits);
+        acceptor.take_waiting().await;
+        assert_eq!(inbox.len(), CLIENTS);
+        drop(clients);
     }
 }

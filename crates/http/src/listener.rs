@@ -71,19 +71,38 @@ impl BoundSocket {
         }
     }
 
+    /// Accepts the next connection. Those that have ended already are skipped.
     pub(super) async fn accept(&self) -> io::Result<AcceptedSocket> {
-        match self {
-            Self::Port(listener) => {
-                let (stream, peer) = listener.accept().await?;
-                Ok(AcceptedSocket::ByPort(stream, peer.into()))
-            }
-            #[cfg(unix)]
-            Self::File(file) => {
-                let (stream, _) = file.listener.accept().await?;
-                Ok(AcceptedSocket::ByFile(stream))
+        loop {
+            let accepted = match self {
+                Self::Port(listener) => listener
+                    .accept()
+                    .await
+                    .map(|(stream, peer)| AcceptedSocket::ByPort(stream, peer.into())),
+                #[cfg(unix)]
+                Self::File(file) => file
+                    .listener
+                    .accept()
+                    .await
+                    .map(|(stream, _)| AcceptedSocket::ByFile(stream)),
+            };
+            match accepted {
+                Err(error) if is_of_one_connection(&error) => {}
+                accepted => return accepted,
             }
         }
     }
+}
+
+/// Returns true if the error concerns one connection only, so that the next can be accepted at once.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
 }
 
 impl AcceptedSocket {

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
@@ -158,9 +157,7 @@ impl Listener {
         life.begin_to_drain();
         // Connections accepted by now are served too.
         tokio::task::yield_now().await;
-        while let Some(Ok(arrived)) = self.socket.accept().now_or_never() {
-            acceptor.take(arrived).await;
-        }
+        acceptor.take_waiting().await;
         drop(acceptor);
         drop(self.socket);
         servers.iter().for_each(|server| server.end_streams());
