@@ -157,6 +157,7 @@ async fn a_start_hook_that_fails_stops_the_start() {
     let log = Log::default();
     let app = App::new()
         .config(config())
+        .on_start(log.hook("start"))
         .on_start(async || Err::<(), _>(io::Error::other("no database")))
         .on_start(log.hook("later"))
         .background("task", log.task("task", "stops"))
@@ -167,7 +168,31 @@ async fn a_start_hook_that_fails_stops_the_start() {
         shown,
         "a function of App::on_start failed: no database [LS-APP-01]"
     );
-    assert_eq!(log.events(), [""; 0]);
+    // What the first one opened can be closed.
+    assert_eq!(log.events(), ["start", "stop"]);
+}
+
+#[tokio::test]
+async fn a_stop_during_a_start_hook_runs_the_stop_hooks() {
+    let log = Log::default();
+    let waits = Arc::new(Notify::new());
+    let started = Arc::clone(&waits);
+    let bound = App::new()
+        .config(config())
+        .on_start(log.hook("start"))
+        .on_start(async move || {
+            started.notify_one();
+            std::future::pending::<()>().await;
+        })
+        .on_start(log.hook("later"))
+        .background("task", log.task("task", "stops"))
+        .on_stop(log.hook("stop"))
+        .bind()
+        .await
+        .expect("bound");
+    let stop = async move { waits.notified().await };
+    Box::pin(bound.serve_until(stop)).await.expect("stopped");
+    assert_eq!(log.events(), ["start", "stop"]);
 }
 
 #[tokio::test]

@@ -80,31 +80,27 @@ impl Lifecycle {
     /// # Errors
     ///
     /// A hook failed. The later ones and the tasks are not started.
-    pub(super) async fn start(self, background: &Background) -> Result<StopHooks, AppError> {
-        for hook in self.on_start {
+    pub(super) async fn start(&mut self, background: &Background) -> Result<(), AppError> {
+        for hook in std::mem::take(&mut self.on_start) {
             hook().await.map_err(AppError::OnStart)?;
         }
-        for (name, task) in self.tasks {
+        for (name, task) in std::mem::take(&mut self.tasks) {
             background.run_until_stopped(name, OnFailure::NotReady, task);
         }
-        Ok(StopHooks(self.on_stop))
+        Ok(())
     }
-}
 
-/// Stop hooks of an application that was started.
-pub(super) struct StopHooks(Vec<LifecycleHook>);
-
-impl StopHooks {
-    /// Tells the tasks to stop, waits for them, and then runs the hooks, the last one first. What takes longer than the
-    /// deadline is aborted. The tasks have at least `time_min`, and so have the hooks together.
+    /// Tells the tasks to stop, waits for them, and then runs the stop hooks, the last one first, also if the start was not
+    /// completed. What takes longer than the deadline is aborted. The tasks have at least `time_min`, and so have the hooks
+    /// together.
     ///
     /// A hook that fails or panics does not affect the others.
-    pub(super) async fn run(self, background: &Background, deadline: Instant, time_min: Duration) {
+    pub(super) async fn stop(self, background: &Background, deadline: Instant, time_min: Duration) {
         let now = Instant::now();
         let until = deadline.max(now + time_min);
         background.stop(until.saturating_duration_since(now)).await;
         let until = deadline.max(Instant::now() + time_min);
-        for hook in self.0.into_iter().rev() {
+        for hook in self.on_stop.into_iter().rev() {
             let left = until.saturating_duration_since(Instant::now());
             let hook = AssertUnwindSafe(async { hook().await }).catch_unwind();
             match tokio::time::timeout(left.max(HOOK_TIME_MIN), hook).await {
@@ -165,8 +161,8 @@ mod tests {
             async {}
         });
         let background = Background::new();
-        let hooks = lifecycle.start(&background).await.expect("started");
-        hooks.run(&background, Instant::now(), HALF).await;
+        lifecycle.start(&background).await.expect("started");
+        lifecycle.stop(&background, Instant::now(), HALF).await;
         assert_eq!(calls.take(), ["second", "first"]);
     }
 
@@ -183,9 +179,9 @@ mod tests {
             });
         }
         let background = Background::new();
-        let hooks = lifecycle.start(&background).await.expect("started");
+        lifecycle.start(&background).await.expect("started");
         let began = Instant::now();
-        hooks.run(&background, began, HALF).await;
+        lifecycle.stop(&background, began, HALF).await;
         assert_eq!(calls.take(), ["first", "last"]);
         assert_eq!(began.elapsed().as_millis(), 500 + 500 + 40);
     }

@@ -187,15 +187,20 @@ impl BoundServer {
             auth,
             http,
             stdio,
-            lifecycle,
+            mut lifecycle,
             supervisor,
         } = self;
         let background = supervisor.background();
         let mut stop = pin!(stop);
-        let stop_hooks = tokio::select! {
-            started = lifecycle.start(background) => started?,
-            () = &mut stop => return Ok(()),
+        let started = tokio::select! {
+            started = lifecycle.start(background) => Some(started),
+            () = &mut stop => None,
         };
+        if !matches!(started, Some(Ok(()))) {
+            let deadline = Instant::now() + budget.calls;
+            lifecycle.stop(background, deadline, budget.slack / 2).await;
+            return started.unwrap_or(Ok(()));
+        }
         if let Some(upstreams) = &upstreams {
             follow_upstreams(upstreams, &catalogs);
         }
@@ -231,7 +236,7 @@ impl BoundServer {
         // The rest of the time for calls, and at least a part of the reserve.
         let stopped_at = stopped_at.get().copied().unwrap_or_else(Instant::now);
         let deadline = stopped_at + budget.delay + budget.calls;
-        stop_hooks.run(background, deadline, budget.slack / 2).await;
+        lifecycle.stop(background, deadline, budget.slack / 2).await;
         drop(tasks);
         tokio::join!(
             async {
