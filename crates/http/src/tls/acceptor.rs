@@ -29,9 +29,20 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 pub struct Tls {
     files: Files,
     /// State of the files before they were read first.
-    loaded: Vec<Option<FileStamp>>,
+    loaded: FileStamps,
     current: ArcSwap<Loaded>,
     handshake_seconds: u32,
+}
+
+/// State of the files at one time.
+type FileStamps = Vec<Option<FileStamp>>;
+
+/// What a watch of the files has found.
+struct FileWatch {
+    /// State of the files when they were last used.
+    loaded: FileStamps,
+    /// State of the files that cannot be used, and their problem, if they have changed since.
+    rejected: Option<(FileStamps, String)>,
 }
 
 /// Contents of the files.
@@ -140,7 +151,10 @@ impl Tls {
 
     /// Reads the files again whenever they change, and logs each day that the certificate expires soon.
     pub async fn watch_files(&self) -> Infallible {
-        let mut seen = self.loaded.clone();
+        let mut watch = FileWatch {
+            loaded: self.loaded.clone(),
+            rejected: None,
+        };
         let mut logged = None;
         loop {
             let expires = self.expires_soon(unix_seconds());
@@ -149,11 +163,28 @@ impl Tls {
                 self.warn_of_expiry(expires);
             }
             tokio::time::sleep(LOOK).await;
-            let now = self.files.seen();
-            if now != seen && self.renew() {
-                seen = now;
+            if let Some(error) = self.reload_if_changed(&mut watch) {
+                tracing::warn!(%error, "the new certificate cannot be used; the one before stays");
             }
         }
+    }
+
+    /// Reloads the files if they have changed. Returns the problem of files that cannot be used, once for each change. They are
+    /// read again until they can be used, since a change of their permissions does not show.
+    fn reload_if_changed(&self, watch: &mut FileWatch) -> Option<String> {
+        let now = self.files.seen();
+        let mut rejected = None;
+        if now != watch.loaded {
+            match self.renew() {
+                Ok(()) => watch.loaded = now,
+                Err(error) => rejected = Some((now, error.to_string())),
+            }
+        }
+        if rejected == watch.rejected {
+            return None;
+        }
+        watch.rejected = rejected;
+        watch.rejected.as_ref().map(|(_, problem)| problem.clone())
     }
 
     /// Returns the expiry of a certificate that expires soon, and the number of whole days left, which is negative for
@@ -182,19 +213,11 @@ impl Tls {
         }
     }
 
-    /// Reloads the files; returns true if the new certificate is in use.
-    fn renew(&self) -> bool {
-        match self.files.read() {
-            Ok(loaded) => {
-                self.current.store(Arc::new(loaded));
-                tracing::info!(certificate = %self.files.certificate.display(), "the certificate was reloaded");
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the new certificate cannot be used; the one before stays");
-                false
-            }
-        }
+    /// Reloads the files.
+    fn renew(&self) -> Result<(), TlsError> {
+        self.current.store(Arc::new(self.files.read()?));
+        tracing::info!(certificate = %self.files.certificate.display(), "the certificate was reloaded");
+        Ok(())
     }
 }
 
@@ -248,7 +271,7 @@ impl Files {
         })
     }
 
-    fn seen(&self) -> Vec<Option<FileStamp>> {
+    fn seen(&self) -> FileStamps {
         let files = [
             Some(&self.certificate),
             Some(&self.key),
@@ -380,7 +403,7 @@ mod tests {
         let validity = None;
         tls.current.store(Arc::new(Loaded { config, validity }));
         assert_eq!((tls.validity(), days(expiry)), (None, None));
-        assert!(tls.renew());
+        assert!(tls.renew().is_ok());
         assert_eq!(tls.expiry(), Some(expiry));
     }
 
@@ -400,11 +423,33 @@ mod tests {
         let before = tls.current();
         let path = config.certificate.expect("named");
         std::fs::write(&path, "nonsense").expect("written");
-        assert!(!tls.renew());
+        assert!(tls.renew().is_err());
         assert!(Arc::ptr_eq(&before, &tls.current()));
         std::fs::write(&path, CERTIFICATE).expect("written");
-        assert!(tls.renew());
+        assert!(tls.renew().is_ok());
         assert!(!Arc::ptr_eq(&before, &tls.current()));
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_reported_once_for_each_change() {
+        let (_folder, config) = written([CERTIFICATE, KEY]);
+        let tls = Tls::load(&config).expect("good").expect("on");
+        let path = config.certificate.expect("named");
+        let mut watch = FileWatch {
+            loaded: tls.loaded.clone(),
+            rejected: None,
+        };
+        let mut reported = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            let reported = [(); 3].map(|()| tls.reload_if_changed(&mut watch).is_some());
+            (reported, watch.rejected.is_some())
+        };
+        let once = ([true, false, false], true);
+        assert_eq!(reported("nonsense"), once);
+        assert_eq!(reported("other nonsense"), once);
+        let good = format!("{CERTIFICATE}\n");
+        assert_eq!(reported(&good), ([false; 3], false));
+        assert_eq!(reported("nonsense"), once);
     }
 
     #[tokio::test(start_paused = true)]
