@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use minijinja::Value as Context;
 use minijinja::value::{Enumerator, Object, Serde};
@@ -348,21 +348,20 @@ pub(super) fn names_authorization<'n>(mut names: impl Iterator<Item = &'n String
     names.any(|name| name.eq_ignore_ascii_case(AUTHORIZATION.as_str()))
 }
 
-fn header_name(name: &str) -> Result<HeaderName, String> {
-    let valid = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"))?;
-    let frames = [
-        "content-length",
-        "transfer-encoding",
-        "host",
-        "connection",
-        "upgrade",
-    ];
-    if frames.contains(&valid.as_str()) {
+/// Parses the configured name of a header that requests have.
+///
+/// # Errors
+///
+/// It is not a name, or the client itself sets the header.
+pub(super) fn header_name(name: &str) -> Result<HeaderName, String> {
+    let parsed =
+        HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a valid header name"))?;
+    if [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE, CONNECTION].contains(&parsed) {
         return Err(format!(
-            "{name} is set by the HTTP client; use another header"
+            "{name} is set by the client itself; use another header"
         ));
     }
-    Ok(valid)
+    Ok(parsed)
 }
 
 #[cfg(test)]

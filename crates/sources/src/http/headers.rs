@@ -1,9 +1,9 @@
 //! Headers that a source configures for its requests.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::config::HttpSourceConfig;
+use crate::source::identity;
 
 /// Headers that belong to the caller and its connection and are never forwarded.
 const NOT_FORWARDED: [&str; 9] = [
@@ -24,16 +24,9 @@ pub(super) fn check_shared(http: &HttpSourceConfig) -> Result<(), String> {
     forwarded(http).map(drop)
 }
 
-/// Parses the name of a header that requests may set.
+/// Parses a name in `headers`.
 pub(super) fn header_name(name: &str) -> Result<HeaderName, String> {
-    let parsed = HeaderName::try_from(name)
-        .map_err(|_| format!("headers.{name}: it is not a valid header name"))?;
-    if [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE, CONNECTION].contains(&parsed) {
-        return Err(format!(
-            "headers.{name}: that is set by the client itself; leave it out"
-        ));
-    }
-    Ok(parsed)
+    identity::header_name(name).map_err(|problem| format!("headers.{name}: {problem}"))
 }
 
 /// Returns the headers of every request to the origin of `base_url`.
@@ -54,7 +47,8 @@ pub(super) fn fixed_headers(http: &HttpSourceConfig) -> Result<HeaderMap, String
 pub(super) fn forwarded(http: &HttpSourceConfig) -> Result<Vec<HeaderName>, String> {
     let mut names = Vec::new();
     for name in &http.forward_headers {
-        let parsed = header_name(name)?;
+        let parsed =
+            identity::header_name(name).map_err(|problem| format!("forward_headers: {problem}"))?;
         if NOT_FORWARDED.contains(&parsed.as_str()) {
             return Err(format!(
                 "forward_headers has {name:?}, which concerns only the connection of the caller to this server; use auth of the source"

@@ -548,6 +548,14 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             json!({"forward_headers": ["Authorization"]}),
             "which concerns only the connection of the caller to this server; use auth of the source",
         ),
+        (
+            json!({"forward_headers": ["host"]}),
+            "forward_headers: host is set by the client itself",
+        ),
+        (
+            json!({"auth": {"header": {"name": "Content-Length", "value": "1"}}}),
+            "Content-Length is set by the client itself",
+        ),
         (json!({"egress": {"hosts": ["a b"]}}), "names no host"),
     ] {
         let collector = collected(&config(server, json!({ "source": source })));
