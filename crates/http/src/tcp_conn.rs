@@ -1,19 +1,34 @@
-//! A TCP socket whose small writes are sent together with those of other connections.
+//! A TCP socket whose small writes are sent together with those of the worker's other connections.
+//!
+//! A worker polls all connections that are ready before it waits for its sockets again. If each connection sends its
+//! response at once, the kernel's code for sending and the server's own evict each other from the processor's
+//! instruction cache with every request. Small writes therefore wait until all connections that are ready have been
+//! polled, and are then sent one after another. This saves some 5 % of the CPU time of a call.
+//!
+//! The delay is bounded: after [`WRITES_MAX`] writes, or once the first has waited for [`WAIT_MAX`], the next write sends
+//! all of them. While only one connection at a time has something to send, its writes do not wait. Nothing is sent while
+//! a tool blocks the worker's thread.
 
-use std::io;
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
-
-use super::send_queue::SendQueue;
-use super::tcp_writer::TcpWriter;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// Writes of up to this size wait in the queue, in bytes. Copying them there costs less than a vectored write.
 const SMALL_BYTES: usize = 2048;
+/// Maximum number of writes that wait.
+const WRITES_MAX: u32 = 16;
+/// Time after which the next write sends all that wait.
+const WAIT_MAX: Duration = Duration::from_micros(100);
+/// Number of writes that are sent at once after a round with only one.
+const WRITES_ALONE: u32 = 31;
 
 /// A TCP socket. Small writes go to the queue of its worker and count as written.
 #[derive(Debug)]
@@ -57,14 +72,14 @@ impl AsyncWrite for TcpConn {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     #[inline]
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
+        pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.writer.poll_unsent(cx))?;
         let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
@@ -107,11 +122,221 @@ impl Drop for TcpConn {
     }
 }
 
+/// Queue of one worker.
+#[derive(Debug, Default)]
+pub(super) struct SendQueue(RefCell<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// The task that sends. Until it runs, writes do not wait.
+    task: Option<Waker>,
+    /// The bytes of all writes.
+    bytes: Vec<u8>,
+    /// Writer and length of each write.
+    writes: Vec<(Rc<TcpWriter>, usize)>,
+    pace: Pace,
+}
+
+impl SendQueue {
+    /// Queues a write of `bytes` in total.
+    #[inline]
+    fn push(&self, writer: &Rc<TcpWriter>, pieces: &[IoSlice<'_>], bytes: usize) {
+        let mut queue = self.0.borrow_mut();
+        for piece in pieces {
+            queue.bytes.extend_from_slice(piece);
+        }
+        queue.writes.push((Rc::clone(writer), bytes));
+        let step = queue.pace.step(Instant::now);
+        match (step, &queue.task) {
+            (Step::Begin, Some(task)) => task.wake_by_ref(),
+            (Step::Wait, Some(_)) => {}
+            (Step::Send, _) | (_, None) => queue.send(),
+        }
+    }
+
+    /// Sends all that wait.
+    fn send(&self) {
+        self.0.borrow_mut().send();
+    }
+
+    /// Sends at the end of each round. Must run as a task: it is woken by the first write of a round, and so runs after
+    /// all tasks that were ready then.
+    pub(super) async fn keep(&self) {
+        poll_fn(|cx| {
+            let mut queue = self.0.borrow_mut();
+            queue.task.get_or_insert_with(|| cx.waker().clone());
+            queue.send();
+            queue.pace.end_round();
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+}
+
+impl Queue {
+    fn send(&mut self) {
+        let mut begin = 0;
+        for (writer, bytes) in self.writes.drain(..) {
+            let end = begin + bytes;
+            writer.send(&self.bytes[begin..end]);
+            begin = end;
+        }
+        self.bytes.clear();
+    }
+}
+
+/// Decides how long writes wait. A round begins with a write and ends when all tasks that were ready then have run.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Number of writes in this round.
+    writes: u32,
+    /// Time of the first write that waits.
+    since: Option<Instant>,
+    /// Number of writes still to be sent at once.
+    alone: u32,
+}
+
+/// Decision about a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Begin a round, and wait for its end.
+    Begin,
+    /// Wait for the end of the round.
+    Wait,
+    /// Send all writes that wait, and this one.
+    Send,
+}
+
+impl Pace {
+    #[inline]
+    fn step(&mut self, now: impl FnOnce() -> Instant) -> Step {
+        if 0 < self.alone {
+            self.alone -= 1;
+            return Step::Send;
+        }
+        self.writes += 1;
+        let now = now();
+        let since = *self.since.get_or_insert(now);
+        if self.writes == 1 {
+            return Step::Begin;
+        }
+        let is_due = self.writes.is_multiple_of(WRITES_MAX)
+            || WAIT_MAX <= now.saturating_duration_since(since);
+        if is_due {
+            self.since = None;
+            return Step::Send;
+        }
+        Step::Wait
+    }
+
+    fn end_round(&mut self) {
+        if self.writes == 1 {
+            self.alone = WRITES_ALONE;
+        }
+        self.writes = 0;
+        self.since = None;
+    }
+}
+
+/// The sending half of a socket, shared by its connection and the queue.
+#[derive(Debug)]
+struct TcpWriter {
+    /// Wakes the task of the connection.
+    task: OnceCell<Waker>,
+    /// True if `output` has unsent bytes or an error.
+    has_unsent: Cell<bool>,
+    output: RefCell<Output>,
+}
+
+#[derive(Debug)]
+struct Output {
+    half: OwnedWriteHalf,
+    /// Bytes that count as written, and that the socket did not accept.
+    unsent: Vec<u8>,
+    /// Error of a write that counts as done, for the connection.
+    error: Option<io::Error>,
+}
+
+impl TcpWriter {
+    fn new(half: OwnedWriteHalf) -> Self {
+        let output = Output {
+            half,
+            unsent: Vec::new(),
+            error: None,
+        };
+        Self {
+            task: OnceCell::new(),
+            has_unsent: Cell::new(false),
+            output: RefCell::new(output),
+        }
+    }
+
+    /// Sets the task that is woken if a queued write is not sent completely.
+    #[inline]
+    fn set_task(&self, cx: &Context<'_>) {
+        self.task.get_or_init(|| cx.waker().clone());
+    }
+
+    /// Sends queued bytes. If the socket does not accept all of them, the task of the connection is woken to send the rest.
+    fn send(&self, bytes: &[u8]) {
+        let mut output = self.output();
+        let sent = match self.has_unsent.get() {
+            true => 0,
+            false => match output.half.try_write(bytes) {
+                Ok(sent) if sent == bytes.len() => return,
+                Ok(sent) => sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                Err(error) => {
+                    output.error = Some(error);
+                    bytes.len()
+                }
+            },
+        };
+        output.unsent.extend_from_slice(&bytes[sent..]);
+        self.has_unsent.set(true);
+        drop(output);
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Completes a queued write that was sent in part. Returns the error of one that failed.
+    #[inline]
+    fn poll_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.has_unsent.get() {
+            true => self.send_unsent(cx),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    #[cold]
+    fn send_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut output = self.output();
+        let Output {
+            half,
+            unsent,
+            error,
+        } = &mut *output;
+        while error.is_none() && !unsent.is_empty() {
+            match ready!(Pin::new(&mut *half).poll_write(cx, unsent)) {
+                Ok(0) => *error = Some(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => drop(unsent.drain(..sent)),
+                Err(failed) => *error = Some(failed),
+            }
+        }
+        *unsent = Vec::new();
+        self.has_unsent.set(false);
+        Poll::Ready(error.take().map_or(Ok(()), Err))
+    }
+
+    fn output(&self) -> RefMut<'_, Output> {
+        self.output.borrow_mut()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::net::Ipv4Addr;
-    use std::task::Waker;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
@@ -254,5 +479,62 @@ mod tests {
         poll_fn(|cx| Pin::new(&mut conn).poll_flush(cx))
             .await
             .expect("it was reported");
+    }
+
+    /// The steps of writes that come at one time.
+    fn steps(pace: &mut Pace, writes: usize) -> Vec<Step> {
+        let now = Instant::now();
+        (0..writes).map(|_| pace.step(|| now)).collect()
+    }
+
+    #[test]
+    fn writes_of_one_round_wait_for_its_end() {
+        let mut pace = Pace::default();
+        for _ in 0..2 {
+            assert_eq!(steps(&mut pace, 3), [Step::Begin, Step::Wait, Step::Wait]);
+            pace.end_round();
+        }
+    }
+
+    #[test]
+    fn no_more_writes_than_the_limit_wait() {
+        let mut pace = Pace::default();
+        let max = WRITES_MAX as usize;
+        let steps = steps(&mut pace, 3 * max);
+        assert_eq!(steps[0], Step::Begin);
+        for (index, step) in steps.into_iter().enumerate().skip(1) {
+            let expected = match (index + 1).is_multiple_of(max) {
+                true => Step::Send,
+                false => Step::Wait,
+            };
+            assert_eq!(step, expected, "{index}");
+        }
+    }
+
+    #[test]
+    fn the_first_write_waits_for_no_more_than_its_time() {
+        let mut pace = Pace::default();
+        let start = Instant::now();
+        let micros = |micros| start + Duration::from_micros(micros);
+        assert_eq!(pace.step(|| micros(0)), Step::Begin);
+        assert_eq!(pace.step(|| micros(99)), Step::Wait);
+        assert_eq!(pace.step(|| micros(100)), Step::Send);
+        // The time of the next one begins with itself.
+        assert_eq!(pace.step(|| micros(150)), Step::Wait);
+        assert_eq!(pace.step(|| micros(249)), Step::Wait);
+        assert_eq!(pace.step(|| micros(250)), Step::Send);
+    }
+
+    #[test]
+    fn writes_that_nothing_joins_are_sent_at_once() {
+        let mut pace = Pace::default();
+        assert_eq!(steps(&mut pace, 1), [Step::Begin]);
+        pace.end_round();
+        for _ in 0..WRITES_ALONE {
+            assert_eq!(steps(&mut pace, 1), [Step::Send]);
+        }
+        assert_eq!(steps(&mut pace, 2), [Step::Begin, Step::Wait]);
+        pace.end_round();
+        assert_eq!(steps(&mut pace, 1), [Step::Begin]);
     }
 }
