@@ -12,11 +12,12 @@ use super::conn_limits::ConnLimits;
 use super::listener::{AcceptedSocket, BoundSocket};
 use super::worker::{Handoff, Worker};
 use crate::limit::{Limit, LimitCounters, subnet};
+use crate::telemetry::LogInterval;
 
 /// Delay when the system has no free sockets or the connection limit is reached.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Minimum interval between log entries about exhausted sockets, and about the connection limit.
-const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Minimum interval between log entries about one condition that recurs many times a second.
+pub(super) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Time for a closed connection to be released.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 
@@ -31,10 +32,10 @@ pub(crate) struct Acceptor<'s> {
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
     /// its client need not wait.
     reserve: Option<File>,
-    /// Time of the last log entry about the connection limit.
-    full: Option<Instant>,
-    /// Time of the last log entry about exhausted sockets.
-    starved: Option<Instant>,
+    /// Log entries about the connection limit.
+    full: LogInterval,
+    /// Log entries about exhausted sockets.
+    starved: LogInterval,
 }
 
 impl<'s> Acceptor<'s> {
@@ -55,8 +56,8 @@ impl<'s> Acceptor<'s> {
                 config.trusted_proxies.clone(),
             ),
             reserve: reserve(),
-            full: None,
-            starved: None,
+            full: LogInterval::new(TOLD_AGAIN_AFTER),
+            starved: LogInterval::new(TOLD_AGAIN_AFTER),
         }
     }
 
@@ -93,7 +94,7 @@ impl<'s> Acceptor<'s> {
             if std::mem::take(&mut first) {
                 self.hits.count(Limit::Connections);
             }
-            if is_due(&mut self.full) {
+            if self.full.passes() {
                 tracing::warn!(
                     max = self.max,
                     setting = Limit::Connections.setting(),
@@ -137,7 +138,7 @@ impl<'s> Acceptor<'s> {
 
     /// The system has no socket for the next connection.
     async fn cannot_accept(&mut self, error: &io::Error) {
-        if is_due(&mut self.starved) {
+        if self.starved.passes() {
             tracing::warn!(
                 %error,
                 setting = Limit::OpenFiles.setting(),
@@ -191,16 +192,6 @@ async fn hand_over(workers: &[Worker], mut accepted: Handoff) {
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-/// Returns true if a condition that recurs many times a second is to be logged again, given the time of the last entry.
-pub(super) fn is_due(logged: &mut Option<Instant>) -> bool {
-    let now = Instant::now();
-    let is_due = logged.is_none_or(|logged| TOLD_AGAIN_AFTER <= now - logged);
-    if is_due {
-        *logged = Some(now);
-    }
-    is_due
 }
 
 fn reserve() -> Option<File> {

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-use super::acceptor::is_due;
+use super::acceptor::TOLD_AGAIN_AFTER;
 use super::config::HttpConfig;
 use super::headers::Fields;
 use super::host_guard::HostGuard;
@@ -24,6 +24,7 @@ use super::route::Route;
 use super::static_page::StaticPage;
 use crate::net::{self, Body};
 use crate::server::Server;
+use crate::telemetry::LogInterval;
 
 /// A bound socket for operators.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl AdminListener {
             ..HttpConfig::default()
         }));
         let mut open = VecDeque::new();
-        let mut reported = None;
+        let reported = LogInterval::new(TOLD_AGAIN_AFTER);
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -75,7 +76,7 @@ impl AdminListener {
                 }
                 Err(error) => {
                     // The condition recurs twenty times a second while it lasts.
-                    if is_due(&mut reported) {
+                    if reported.passes() {
                         tracing::warn!(%error, "a connection to the admin port could not be accepted");
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;

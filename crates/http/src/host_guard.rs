@@ -2,8 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::Duration;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
@@ -14,6 +13,10 @@ use super::headers::Fields;
 use super::host::{is_host, split_host};
 use super::rejection::HttpError;
 use crate::auth::PublicUrl;
+use crate::telemetry::LogInterval;
+
+/// Minimum interval between log entries about rejections.
+const REPORTED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Permitted hosts and origins: protection against DNS rebinding (HTTP-01, HTTP-08).
 #[derive(Debug)]
@@ -28,29 +31,8 @@ pub(crate) struct HostGuard {
     local_origins: bool,
     /// Names from `http.allowed_hosts`. Pages that this server serves under them may call it.
     named: Vec<HostPattern>,
-    /// Rate limit of the log entries about rejections.
-    reported: LogLimit,
-}
-
-/// Rate limit for log entries, so that clients cannot flood the log. Times are in seconds since the start.
-#[derive(Debug)]
-struct LogLimit {
-    beginning: Instant,
-    next: AtomicU64,
-}
-
-impl LogLimit {
-    const PAUSE_SECONDS: u64 = 60;
-
-    fn is_due(&self, now: Instant) -> bool {
-        let now = (now - self.beginning).as_secs();
-        let next = self.next.load(Relaxed);
-        next <= now
-            && self
-                .next
-                .compare_exchange(next, now + Self::PAUSE_SECONDS, Relaxed, Relaxed)
-                .is_ok()
-    }
+    /// Rate limit of the log entries about rejections, so that clients cannot flood the log.
+    reported: LogInterval,
 }
 
 /// A host with its port, or with any.
@@ -100,16 +82,13 @@ impl HostGuard {
                 .collect(),
             local_origins: local,
             named,
-            reported: LogLimit {
-                beginning: Instant::now(),
-                next: AtomicU64::new(0),
-            },
+            reported: LogInterval::new(REPORTED_AGAIN_AFTER),
         }
     }
 
     /// Logs a rejection, at most once a minute, with the setting that would permit the request.
     pub fn report(&self, setting: Option<&'static str>, head: &Parts) {
-        if !self.reported.is_due(Instant::now()) {
+        if !self.reported.passes() {
             return;
         }
         let field = |name| head.headers.get(name).map(HeaderValue::as_bytes);
