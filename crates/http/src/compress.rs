@@ -1,6 +1,7 @@
 //! Response compression, for clients that accept it.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -12,7 +13,9 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
 
 use super::rejection::HttpError;
-use crate::net::{Body, NoThread, try_spawn_blocking};
+use super::router::Router;
+use crate::limit::Limits;
+use crate::net::{Body, NoThread, Peer, try_spawn_blocking};
 
 /// Minimum size in bytes; a smaller body fits into one packet.
 const LEAST_BYTES: u64 = 1024;
@@ -39,12 +42,12 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     named.or(any).unwrap_or(false)
 }
 
-/// Compresses a response if it is complete, large and of a text type.
-///
-/// `hold` counts a large body as unread until it is sent. If `hold` is denied, the response stays uncompressed.
+/// Compresses a response if it is complete, large and of a text type. The compressed body counts as unread until it is sent;
+/// if the limits deny that, the response stays uncompressed.
 pub(super) async fn compressed(
+    router: Arc<Router>,
+    client: Peer,
     mut response: Response<Body>,
-    hold: impl FnOnce(Bytes) -> Option<Bytes>,
 ) -> Response<Body> {
     let headers = response.headers();
     let is_text = headers.get(CONTENT_TYPE).is_some_and(|media| {
@@ -85,7 +88,10 @@ pub(super) async fn compressed(
         }
     };
     let squeezed = squeezed.filter(|squeezed| squeezed.len() < plain.len());
-    let Some(squeezed) = squeezed.and_then(hold) else {
+    let limits = &router.endpoint.server.limits;
+    let share = Limits::share_of_address(client.address);
+    let squeezed = squeezed.and_then(|squeezed| limits.hold_response(share, squeezed).ok());
+    let Some(squeezed) = squeezed else {
         *response.body_mut() = plain.into();
         return response;
     };

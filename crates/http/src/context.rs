@@ -2,27 +2,75 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use http::{HeaderMap, Response, Uri};
 
 use super::connection::{ConnectionState, SharedConn};
 use super::headers::Summary;
+use super::layers::McpService;
 use super::rejection::Rejection;
 use super::router::Router;
 use crate::auth::{Principal, RequestTarget};
-use crate::limit::share_of;
+use crate::limit::{Limits, share_of};
 use crate::net::{Body, Peer, ShareKey};
 use crate::server::{HttpHead, MaybeReady, Reply, WorkerState};
 use crate::telemetry::{self, CountedTransport};
 
-/// Where a request is served, and the connection that brought it.
+/// The service for the requests of one worker: the router, inside any configured layers.
+#[derive(Debug)]
+pub(crate) struct WorkerService {
+    pub(super) router: Arc<Router>,
+    pub(super) local: Arc<WorkerState>,
+    /// The layers with everything inside of them, if there are any. `tower` services are called by exclusive reference;
+    /// this one is cloned for each request.
+    pub(super) layered: Option<McpService>,
+}
+
+impl WorkerService {
+    /// Rate and concurrency limits.
+    pub fn limits(&self) -> &Limits {
+        &self.router.endpoint.server.limits
+    }
+}
+
+/// A connection with the service for its requests; each request future holds one.
+#[derive(Debug)]
+pub struct ConnService {
+    pub(super) service: Rc<WorkerService>,
+    pub(super) connection: Rc<ConnectionState>,
+}
+
+impl ConnService {
+    pub fn new(service: Rc<WorkerService>, connection: Rc<ConnectionState>) -> Self {
+        Self {
+            service,
+            connection,
+        }
+    }
+
+    /// The origin of a request of this connection.
+    #[inline]
+    pub(super) fn origin<'r>(&'r self, summary: &'r Summary, client: Peer) -> Origin<'r> {
+        Origin {
+            router: &self.service.router,
+            worker: &self.service.local,
+            connection: RequestConn::Local(&self.connection),
+            client: Some(client),
+            summary,
+        }
+    }
+}
+
+/// Where a request is served, the connection that brought it, and what its headers say.
 pub(super) struct Origin<'r> {
     pub(super) router: &'r Arc<Router>,
     pub(super) worker: &'r Arc<WorkerState>,
     pub(super) connection: RequestConn<'r>,
     /// Address of the client, which a trusted proxy may have named.
     pub(super) client: Option<Peer>,
+    pub(super) summary: &'r Summary,
 }
 
 /// The connection of a request.
@@ -96,7 +144,6 @@ impl Origin<'_> {
 pub(super) struct RequestContext<'r> {
     pub(super) origin: &'r Origin<'r>,
     pub(super) principal: &'r Arc<Principal>,
-    pub(super) summary: &'r Summary,
     pub(super) wire: CountedTransport,
 }
 
@@ -119,12 +166,13 @@ impl<'r> RequestContext<'r> {
     /// The head of a message.
     #[inline]
     pub(super) fn head<'h>(&'h self, headers: &'h mut HeaderMap) -> HttpHead<'h> {
+        let summary = self.origin.summary;
         HttpHead {
             principal: self.principal,
             headers,
-            mcp: &self.summary.mcp,
-            extensions: self.summary.extensions.as_ref(),
-            takes_streams: self.summary.takes_streams(),
+            mcp: &summary.mcp,
+            extensions: summary.extensions.as_ref(),
+            takes_streams: summary.takes_streams(),
             wire: self.wire,
             peer: self.origin.client,
         }

@@ -45,7 +45,6 @@ impl Origin<'_> {
     pub(super) fn begin_body(
         &self,
         route: &Route,
-        summary: &Summary,
         head: &Parts,
         body: &Body,
     ) -> Result<Option<BodyReader>, Rejection> {
@@ -76,11 +75,11 @@ impl Origin<'_> {
         Ok(match guarded {
             Protected::Mcp | Protected::NamedEndpoint | Protected::Respond if is_post => {
                 let endpoint = self.endpoint(guarded, head)?;
-                summary.check_media(endpoint.config.strict_accept)?;
+                self.summary.check_media(endpoint.config.strict_accept)?;
                 Some(begin(endpoint)?)
             }
             Protected::Legacy if is_post => {
-                summary.check_body()?;
+                self.summary.check_body()?;
                 legacy::session_id(head.uri.query()).ok_or(HttpError::SessionIdMissing)?;
                 Some(begin(main)?)
             }
@@ -183,7 +182,7 @@ impl RequestContext<'_> {
         head: &mut Parts,
     ) -> Result<Dispatched, HttpError> {
         const METHODS_STATELESS: &str = "POST";
-        let (server, summary) = (&endpoint.server, self.summary);
+        let (server, summary) = (&endpoint.server, self.origin.summary);
         let version = summary.mcp.version();
         // Streams of calls can be resumed where sessions have no notification streams (LH-13).
         let has_streams =
@@ -226,7 +225,7 @@ impl RequestContext<'_> {
         *request.uri_mut() = head.uri.clone();
         *request.version_mut() = head.version;
         *request.headers_mut() = std::mem::take(&mut head.headers);
-        if let Some(extensions) = &self.summary.extensions {
+        if let Some(extensions) = &self.origin.summary.extensions {
             *request.extensions_mut() = (**extensions).clone();
         }
         request.extensions_mut().insert(Arc::clone(self.principal));
@@ -236,17 +235,6 @@ impl RequestContext<'_> {
             Ok(custom_routes::respond(&*handler, request).await)
         })))
     }
-
-    /// Builds the response to a reply of the server, in the format of the route.
-    #[inline]
-    pub(super) fn respond(&self, reply: Reply, route: &Route, head: &mut Parts) -> Outcome {
-        match route.place {
-            RouteTarget::Guarded(Protected::Rest(rest)) => {
-                rest::respond(rest, reply, self, &head.headers)
-            }
-            _ => respond(reply, self.summary, &mut head.headers),
-        }
-    }
 }
 
 /// Builds the response in a format that the client accepts.
@@ -254,7 +242,7 @@ impl RequestContext<'_> {
 /// Reuses the request's header map, unless the message was rejected. hyper then reuses the map for the connection's
 /// next request, so that nearly no request allocates one.
 #[inline]
-fn respond(reply: Reply, summary: &Summary, fields: &mut HeaderMap) -> Outcome {
+pub(super) fn respond(reply: Reply, summary: &Summary, fields: &mut HeaderMap) -> Outcome {
     let mut response = match reply {
         Reply::Response(response) => response,
         Reply::Stream(stream) => {

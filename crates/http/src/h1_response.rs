@@ -26,7 +26,7 @@ impl Future for H1Response {
         polled.map_ok(|response| {
             response.map(|body| H1ResponseBody {
                 body,
-                connection: Rc::clone(self.0.connection()),
+                connection: Rc::clone(&self.0.service.connection),
                 is_stream: false,
             })
         })

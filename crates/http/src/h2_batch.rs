@@ -18,9 +18,9 @@ use h2::server::SendResponse;
 use http::{Method, Request, Response, StatusCode};
 
 use super::connection::ConnectionState;
+use super::context::ConnService;
 use super::h2_response_body;
 use super::pipeline::RequestFuture;
-use super::service::ConnService;
 use crate::net::{Body, Upload};
 
 /// Maximum number of streams that are accepted before the first of them is run.
@@ -83,7 +83,7 @@ impl Batch {
             }
         }
         for answer in answers.drain(..) {
-            answer.send(served.connection());
+            answer.send(&served.connection);
         }
     }
 }
@@ -117,7 +117,7 @@ fn begin(
             head_only,
         }),
         Poll::Pending => {
-            let connection = Rc::clone(served.connection());
+            let connection = Rc::clone(&served.connection);
             drop(tokio::task::spawn_local(async move {
                 let mut is_continued = false;
                 let response = poll_fn(|cx| match Pin::new(&mut request).poll(cx) {

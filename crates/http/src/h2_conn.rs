@@ -20,8 +20,8 @@ use h2::{Ping, PingPong, Reason};
 
 use super::config::HttpLimits;
 use super::connection::{ConnectionState, SharedConn};
+use super::context::ConnService;
 use super::h2_batch::Batch;
-use super::service::ConnService;
 use super::socket::Socket;
 use crate::limit::Limit;
 
@@ -106,7 +106,7 @@ impl H2Conn {
     pub(super) fn retire(&mut self) {
         match &mut self.stage {
             Stage::Greeting(_) => self.retires = true,
-            Stage::Open(open) => open.retire(self.served.connection()),
+            Stage::Open(open) => open.retire(&self.served.connection),
         }
     }
 }
@@ -129,16 +129,16 @@ impl Future for H2Conn {
                         Poll::Pending if *retires => return Poll::Ready(Ok(())),
                         greeted => ready!(greeted)?,
                     };
-                    served.connection().preface_is_complete();
+                    served.connection.preface_is_complete();
                     let pulse =
-                        Pulse::new(connection.ping_pong(), *ping_seconds, served.connection());
+                        Pulse::new(connection.ping_pong(), *ping_seconds, &served.connection);
                     let mut open = Open {
                         connection,
                         pulse,
                         leaves_at: None,
                     };
                     if *retires {
-                        open.retire(served.connection());
+                        open.retire(&served.connection);
                     }
                     *stage = Stage::Open(Box::new(open));
                 }
@@ -180,7 +180,7 @@ impl Open {
         cx: &mut Context<'_>,
         served: &Rc<ConnService>,
     ) -> Poll<Result<(), H2Error>> {
-        let state = served.connection();
+        let state = &served.connection;
         if self.pulse.is_to_be_felt(state.now()) {
             self.pulse.feel(cx, state);
             if self.pulse.is_gone {

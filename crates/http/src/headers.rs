@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
-    ORIGIN, TRANSFER_ENCODING, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
+    HOST, ORIGIN, TRANSFER_ENCODING, USER_AGENT,
 };
+use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::HttpLimits;
@@ -40,6 +41,12 @@ fn is_usual(name: &HeaderName) -> bool {
         || *name == USER_AGENT
         || *name == ACCEPT_ENCODING
         || *name == CONNECTION
+}
+
+/// Returns true if a client waits to be asked for its body (RFC 9110 section 10.1.1).
+pub(super) fn expects_continue(head: &Parts) -> bool {
+    let expected = head.headers.get(EXPECT).map(HeaderValue::as_bytes);
+    expected.is_some_and(|expected| expected.eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// A field that may occur only once.

@@ -9,9 +9,9 @@ use http::Response;
 use http::request::Parts;
 
 use super::connection::{ConnectionState, Event};
+use super::context::{ConnService, WorkerService};
 use super::pipeline::RequestFuture;
 use super::serve::router;
-use super::service::{ConnService, WorkerService};
 use super::timer::WorkerClock;
 use super::{HttpConfig, Layers};
 use crate::auth::Authenticator;
@@ -41,7 +41,7 @@ impl InProcess {
     /// Serves one request.
     #[inline]
     pub async fn serve(&self, head: Parts, body: Body) -> Response<Body> {
-        self.0.connection().apply(Event::PartOfHead);
+        self.0.connection.apply(Event::PartOfHead);
         match RequestFuture::new(Rc::clone(&self.0), head, body).await {
             Ok(response) => response,
             Err(never) => {

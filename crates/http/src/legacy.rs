@@ -20,7 +20,7 @@ pub(super) fn dispatch(
     let origin = request.origin;
     let server = &origin.router.endpoint.server;
     let Some(body) = body else {
-        if !request.summary.takes_streams() {
+        if !request.origin.summary.takes_streams() {
             return Err(HttpError::StreamNotAcceptable.into());
         }
         let address = origin.client.map(|client| client.address);

@@ -67,7 +67,6 @@ mod authentication;
 mod context;
 mod dispatch;
 mod problem;
-mod progress;
 mod rejection;
 mod request_body;
 mod stream;

@@ -1,83 +1,100 @@
 //! Request processing from head to response, for HTTP/1, HTTP/2 and requests without a socket alike.
 //!
-//! A request is admitted by its head, then goes through the stages of [`Progress`], and ends in the steps that are common
-//! to all responses. Layers of the application are between the first and the second part.
+//! A request is admitted by its head, goes through the stages of [`Progress`], and ends in the steps that are common to all
+//! responses. Layers of the application are between the first and the second part.
+//!
+//! ```mermaid
+//! stateDiagram-v2
+//!     [*] --> Route
+//!     Route --> Authenticate: unknown credentials
+//!     Route --> ReadBody
+//!     Route --> Done: page without authentication
+//!     Authenticate --> ReadBody
+//!     Authenticate --> Reply: no body
+//!     ReadBody --> Reply: the server waits
+//!     ReadBody --> Respond: another handler
+//!     ReadBody --> Done
+//!     Reply --> Done
+//!     Respond --> Done
+//! ```
 //!
 //! hyper moves the request future, and HTTP/2 has one for each stream. The future therefore holds only the parts of the
-//! request. Nearly all requests complete on the first poll; the others continue in a box.
+//! request. [`Progress`] lives on the stack of its first poll, in which nearly all requests complete. It is boxed only when a
+//! stage has to wait.
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use http::header::{CONNECTION, EXPECT};
+use bytes::Bytes;
+use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response};
+use tokio::sync::oneshot;
 use tower::ServiceExt as _;
 
-use super::compress;
-use super::connection::ConnectionState;
-use super::context::{LayeredConn, Origin, RequestConn, Waiting};
-use super::headers::AdmittedHead;
+use super::authentication::{Authentication, Caller};
+use super::context::{
+    ConnService, Dispatched, LayeredConn, Origin, Outcome, RequestContext, Waiting,
+};
+use super::headers::{AdmittedHead, expects_continue};
 use super::layers::McpService;
-use super::progress::Progress;
-use super::request_body::{self, UnreadBody};
-use super::route::Route;
-use super::service::ConnService;
-use crate::limit::Limits;
+use super::rejection::{HttpError, Rejection};
+use super::request_body::{BodyReader, UnreadBody, lend};
+use super::route::{Open, Protected, Route, RouteTarget};
+use super::{compress, dispatch, rest};
+use crate::limit::Limit;
 use crate::net::{Body, Peer};
-use crate::telemetry::{CountedTransport, HttpKey, HttpWatch};
+use crate::server::Reply;
+use crate::telemetry::{CountedTransport, HttpWatch};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Future of the response to one request.
 pub(crate) struct RequestFuture {
-    service: StreamGuard,
+    pub(super) service: Rc<ConnService>,
+    /// True for an HTTP/2 stream, which is counted until drop.
+    is_stream: bool,
     head: Parts,
     body: Body,
-    /// True if the response may be compressed.
-    gzip: bool,
-    /// True if layers of the application have the request, and its client waits to be asked for its body.
-    layers_ask: bool,
-    last_steps: LastSteps,
-    state: State,
-}
-
-enum State {
-    /// Not polled yet.
-    New,
-    /// Rejected by its head, until what has arrived of its body is dropped.
-    Rejected(UnreadBody),
-    /// Waits in one of the stages.
-    Waiting(Box<(AdmittedHead, Progress)>),
-    /// Inside the layers of the application.
-    Layered(Waiting<Response<Body>>),
-    Compressing(Waiting<Response<Body>>),
-    Done,
-}
-
-/// Inputs of the steps that are common to all responses.
-struct LastSteps {
     client: Peer,
     /// Configured origin of the page that sent the request.
-    origin: Option<HeaderValue>,
+    cors_origin: Option<HeaderValue>,
+    /// True if the response may be compressed.
+    gzip: bool,
     /// The request is its connection's last.
     last: bool,
     /// Start time, if the client receives a `Server-Timing` header.
     begun: Option<Instant>,
     /// Observer that counts the request, if any.
     watch: Option<HttpWatch>,
+    state: State,
 }
 
-/// A connection with its service. An HTTP/2 stream is counted until drop.
-struct StreamGuard {
-    service: Rc<ConnService>,
-    is_stream: bool,
+enum State {
+    /// Not polled yet.
+    New,
+    /// Waits in one of the stages.
+    Waiting(Box<(AdmittedHead, Progress)>),
+    /// Inside the layers of the application.
+    Layered(Box<Layered>),
+    /// Has its response, until what has arrived of its body is dropped.
+    Unread(UnreadBody),
+    Compressing(Waiting<Response<Body>>),
+    Done,
+}
+
+/// A request inside the layers of the application.
+struct Layered {
+    response: Waiting<Response<Body>>,
+    /// Receives what the layers leave of the body.
+    rest: oneshot::Receiver<Body>,
+    /// True if its client waits to be asked for its body.
+    expects_continue: bool,
 }
 
 impl RequestFuture {
@@ -89,89 +106,69 @@ impl RequestFuture {
         let hits = &conn.service.limits().hits;
         let connection = &conn.connection;
         let last = connection.begin_request(&config.limits, hits);
-        let is_stream = connection.open_stream();
-        let gzip = config.compression && compress::takes_gzip(&head.headers);
-        let watch = router.telemetry.counts().then(|| {
-            let key = key_of(router.path(&head.uri), &head);
-            HttpWatch::begin(Arc::clone(conn.service.local.cells()), key)
-        });
-        let last_steps = LastSteps {
+        Self {
+            is_stream: connection.open_stream(),
             client: router.client(connection.shared().peer(), &head.headers),
-            origin: router.cors.origin(&head.headers),
+            cors_origin: router.cors.origin(&head.headers),
+            gzip: config.compression && compress::takes_gzip(&head.headers),
             last,
             begun: config.server_timing.then(Instant::now),
-            watch,
-        };
-        Self {
-            service: StreamGuard {
-                service: conn,
-                is_stream,
-            },
+            watch: router.watch(conn.service.local.cells(), &head),
             head,
             body: body.into(),
-            gzip,
-            layers_ask: false,
-            last_steps,
             state: State::New,
+            service: conn,
         }
-    }
-
-    #[inline]
-    pub(super) fn connection(&self) -> &Rc<ConnectionState> {
-        &self.service.connection
     }
 
     /// Returns true if the request waits for its body, and its client waits to be asked for it (RFC 9110 section 10.1.1).
     pub(super) fn is_to_be_continued(&self) -> bool {
         match &self.state {
-            State::Waiting(waiting) => waiting.1.reads_body() && expects_continue(&self.head),
-            State::Layered(_) => self.layers_ask,
-            State::New | State::Rejected(_) | State::Compressing(_) | State::Done => false,
+            State::Waiting(waiting) => {
+                matches!(waiting.1.stage, Stage::ReadBody(_)) && expects_continue(&self.head)
+            }
+            State::Layered(layered) => layered.expects_continue,
+            State::New | State::Unread(_) | State::Compressing(_) | State::Done => false,
         }
+    }
+
+    /// Produces the response, and drops what has arrived of a body that nothing has read.
+    #[inline]
+    fn respond(&mut self, cx: &mut Context<'_>) -> Poll<Response<Body>> {
+        let response = match &mut self.state {
+            State::New => ready!(self.begin(cx)),
+            State::Unread(unread) => return unread.poll(cx, self.head.version, &mut self.body),
+            _ => ready!(self.resume(cx)),
+        };
+        if self.body.is_end_stream() {
+            return Poll::Ready(response);
+        }
+        let mut unread = UnreadBody::new(response);
+        let polled = unread.poll(cx, self.head.version, &mut self.body);
+        if polled.is_pending() {
+            self.state = State::Unread(unread);
+        }
+        polled
     }
 
     /// Admits the request by its head, and runs all stages that do not wait: for nearly all messages, every one.
     #[inline]
     fn begin(&mut self, cx: &mut Context<'_>) -> Poll<Response<Body>> {
-        let Self {
-            service,
-            head,
-            body,
-            last_steps,
-            ..
-        } = self;
-        let ConnService {
-            service,
-            connection,
-        } = &**service;
-        let router = &service.router;
-        let client = Some(last_steps.client);
-        let summary = match router.admit_head(connection, head) {
+        let (service, client) = (&self.service, self.client);
+        let router = &*service.service.router;
+        let summary = match router.admit_head(&service.connection, &self.head) {
             Ok(summary) => summary,
-            Err(error) => {
-                let response = router.reject_head(error, head, client);
-                let mut unread = UnreadBody::default();
-                let polled = unread.poll_drop(cx, head.version, body, response);
-                if polled.is_pending() {
-                    self.state = State::Rejected(unread);
-                }
-                return polled;
-            }
+            Err(error) => return Poll::Ready(router.reject_head(error, &self.head, Some(client))),
         };
-        if last_steps.origin.is_some() && router.cors.is_preflight(head) {
-            return Poll::Ready(router.cors.preflight(&head.headers));
+        if self.cors_origin.is_some() && router.cors.is_preflight(&self.head) {
+            return Poll::Ready(router.cors.preflight(&self.head.headers));
         }
-        if let Some(layers) = service.layered.clone() {
+        if let Some(layers) = service.service.layered.clone() {
             return self.begin_layered(cx, layers);
         }
-        let origin = Origin {
-            router,
-            worker: &service.local,
-            connection: RequestConn::Local(connection),
-            client,
-        };
+        let origin = service.origin(&summary, client);
         let mut progress = Progress::new();
-        let polled = progress.poll(cx, (&origin, &summary), head, body);
+        let polled = progress.poll(cx, &origin, &mut self.head, &mut self.body);
         if polled.is_pending() {
             self.state = State::Waiting(Box::new((summary, progress)));
         }
@@ -181,95 +178,55 @@ impl RequestFuture {
     /// Hands the request to the layers of the application, which call [`Progress`] inside of them.
     #[cold]
     fn begin_layered(&mut self, cx: &mut Context<'_>, layers: McpService) -> Poll<Response<Body>> {
-        self.layers_ask = expects_continue(&self.head);
-        let (head, ()) = Request::new(()).into_parts();
-        let head = std::mem::replace(&mut self.head, head);
-        let version = head.version;
-        let (body, rest) = request_body::lend(std::mem::take(&mut self.body));
+        let expects_continue = expects_continue(&self.head);
+        let (mut left, ()) = Request::new(()).into_parts();
+        left.version = self.head.version;
+        let head = std::mem::replace(&mut self.head, left);
+        let (body, rest) = lend(std::mem::take(&mut self.body));
         let mut request = Request::from_parts(head, body);
         let connection = LayeredConn::new(&self.service.connection);
         request.extensions_mut().insert(connection);
-        let mut response: Waiting<_> = Box::pin(async move {
+        let response = Box::pin(async move {
             match layers.oneshot(request).await {
-                Ok(response) => request_body::drop_rest(rest, version, response).await,
+                Ok(response) => response,
                 Err(never) => match never {},
             }
         });
-        let polled = response.as_mut().poll(cx);
-        self.state = State::Layered(response);
-        polled
+        self.state = State::Layered(Box::new(Layered {
+            response,
+            rest,
+            expects_continue,
+        }));
+        self.resume(cx)
     }
 
     /// Continues with a request that had to wait.
     fn resume(&mut self, cx: &mut Context<'_>) -> Poll<Response<Body>> {
         match &mut self.state {
-            State::Rejected(unread) => {
-                let polled = unread.poll_held(cx, self.head.version, &mut self.body);
-                polled.unwrap_or(Poll::Pending)
-            }
             State::Waiting(waiting) => {
                 let (summary, progress) = &mut **waiting;
-                let ConnService {
-                    service,
-                    connection,
-                } = &*self.service;
-                let origin = Origin {
-                    router: &service.router,
-                    worker: &service.local,
-                    connection: RequestConn::Local(connection),
-                    client: Some(self.last_steps.client),
-                };
-                progress.poll(cx, (&origin, summary), &mut self.head, &mut self.body)
+                let origin = self.service.origin(summary, self.client);
+                progress.poll(cx, &origin, &mut self.head, &mut self.body)
             }
-            State::Layered(response) | State::Compressing(response) => response.as_mut().poll(cx),
-            State::New | State::Done => Poll::Pending,
+            State::Layered(layered) => {
+                let response = ready!(layered.response.as_mut().poll(cx));
+                // Layers that still have the body, for example to read it during the response, keep it.
+                if let Ok(rest) = layered.rest.try_recv() {
+                    self.body = rest;
+                }
+                Poll::Ready(response)
+            }
+            State::New | State::Unread(_) | State::Compressing(_) | State::Done => Poll::Pending,
         }
     }
 
-    /// Compresses the response.
-    #[cold]
-    fn compress(&self, response: Response<Body>) -> Waiting<Response<Body>> {
-        let router = Arc::clone(&self.service.service.service.router);
-        let share = Limits::share_of_address(self.last_steps.client.address);
-        Box::pin(async move {
-            let limits = &router.endpoint.server.limits;
-            let hold = |body| limits.hold_response(share, body).ok();
-            compress::compressed(response, hold).await
-        })
-    }
-}
-
-impl Future for RequestFuture {
-    type Output = Result<Response<Body>, Infallible>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let mut response = match this.state {
-            State::New => ready!(this.begin(cx)),
-            _ => ready!(this.resume(cx)),
-        };
-        if this.gzip && !matches!(this.state, State::Compressing(_)) {
-            this.state = State::Compressing(this.compress(response));
-            response = ready!(this.resume(cx));
-        }
-        this.state = State::Done;
-        this.last_steps.finish(&this.service, &mut response);
-        Poll::Ready(Ok(response))
-    }
-}
-
-impl LastSteps {
     /// The steps that are common to all responses.
     #[inline]
-    fn finish(&mut self, service: &ConnService, response: &mut Response<Body>) {
-        let ConnService {
-            service,
-            connection,
-        } = service;
-        let router = &*service.router;
+    fn finish(&mut self, response: &mut Response<Body>) {
+        let connection = &self.service.connection;
+        let router = &*self.service.service.router;
         connection.response_is_ready();
-        if let Some(origin) = self.origin.take() {
+        if let Some(origin) = self.cors_origin.take() {
             router.cors.allow(origin, response);
         }
         if self.last || router.telemetry.life.is_draining() && !connection.is_http2() {
@@ -286,16 +243,32 @@ impl LastSteps {
     }
 }
 
-impl Deref for StreamGuard {
-    type Target = ConnService;
+impl Future for RequestFuture {
+    type Output = Result<Response<Body>, Infallible>;
 
     #[inline]
-    fn deref(&self) -> &ConnService {
-        &self.service
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut response = match &mut this.state {
+            State::Compressing(response) => ready!(response.as_mut().poll(cx)),
+            _ => {
+                let response = ready!(this.respond(cx));
+                if this.gzip {
+                    let router = Arc::clone(&this.service.service.router);
+                    let compressed = compress::compressed(router, this.client, response);
+                    this.state = State::Compressing(Box::pin(compressed));
+                    return self.poll(cx);
+                }
+                response
+            }
+        };
+        this.state = State::Done;
+        this.finish(&mut response);
+        Poll::Ready(Ok(response))
     }
 }
 
-impl Drop for StreamGuard {
+impl Drop for RequestFuture {
     #[inline]
     fn drop(&mut self) {
         if self.is_stream {
@@ -313,18 +286,211 @@ fn add_server_timing(begun: Instant, response: &mut Response<Body>) {
     }
 }
 
-fn expects_continue(head: &Parts) -> bool {
-    let expected = head.headers.get(EXPECT).map(HeaderValue::as_bytes);
-    expected.is_some_and(|expected| expected.eq_ignore_ascii_case(b"100-continue"))
+/// Progress of one request after its head was admitted.
+pub(super) struct Progress {
+    /// `None` if the path does not exist.
+    route: Option<&'static Route>,
+    caller: Caller,
+    stage: Stage,
 }
 
-/// Metrics labels of a request, without its status.
-fn key_of(path: &str, head: &Parts) -> HttpKey {
-    let route = Route::of(path).map(|(route, _)| route.counted());
-    HttpKey::new(
-        route.unwrap_or_default(),
-        &head.method,
-        CountedTransport::of(head.version),
-        0,
-    )
+enum Stage {
+    /// Find the route, check the limits and find the caller.
+    Route,
+    Authenticate(Authentication),
+    /// The caller is known.
+    Admitted,
+    ReadBody(BodyReader),
+    /// The server works on its reply.
+    Reply(Waiting<Reply>),
+    /// Another handler works on its response.
+    Respond(Waiting<Outcome>),
+}
+
+/// What the last stage leaves. A response is large and is moved as a whole, so it is built from the reply last.
+enum Finished {
+    Reply(Reply),
+    Response(Box<Response<Body>>),
+}
+
+impl Progress {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            route: None,
+            caller: Caller::Everybody,
+            stage: Stage::Route,
+        }
+    }
+
+    /// Continues with the request. A rejection becomes a response here, and is counted and recorded.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+        body: &mut Body,
+    ) -> Poll<Response<Body>> {
+        let finished = ready!(self.advance(cx, origin, head, body));
+        let outcome = match finished {
+            Ok(Finished::Reply(reply)) => self.respond(reply, origin, head),
+            Ok(Finished::Response(response)) => Ok(*response),
+            Err(rejection) => Err(rejection),
+        };
+        Poll::Ready(match outcome {
+            Ok(response) => response,
+            Err(rejection) => self.reject(rejection, origin, head),
+        })
+    }
+
+    #[cold]
+    fn reject(&self, rejection: Rejection, origin: &Origin<'_>, head: &Parts) -> Response<Body> {
+        let rejection = match self.caller.principal(origin) {
+            Some(principal) => origin.with_needed_scopes(rejection, principal, head),
+            None => rejection,
+        };
+        origin
+            .router
+            .reject(rejection, (self.route, &head.uri), origin.client)
+    }
+
+    /// Runs stage after stage until one has to wait.
+    #[inline]
+    fn advance(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+        body: &mut Body,
+    ) -> Poll<Result<Finished, Rejection>> {
+        loop {
+            let dispatched = match &mut self.stage {
+                Stage::Route => match self.find(origin, head)? {
+                    None => continue,
+                    Some(page) => Dispatched::Done(page),
+                },
+                Stage::Authenticate(found) => {
+                    let found = ready!(found.as_mut().poll(cx));
+                    let route = self.route.unwrap_or(Route::MCP);
+                    self.caller = origin.authenticated(found, route, head)?;
+                    self.stage = Stage::Admitted;
+                    continue;
+                }
+                Stage::Admitted => {
+                    let route = self.route.unwrap_or(Route::MCP);
+                    let bytes = match origin.begin_body(route, head, body)? {
+                        None => None,
+                        Some(mut reader) => match reader.poll(cx, origin, body) {
+                            Poll::Ready(read) => Some(read?),
+                            // The reader is stored only if it has to wait: it is large.
+                            Poll::Pending => {
+                                self.stage = Stage::ReadBody(reader);
+                                return Poll::Pending;
+                            }
+                        },
+                    };
+                    self.dispatch(cx, origin, head, bytes)?
+                }
+                Stage::ReadBody(reader) => {
+                    let bytes = ready!(reader.poll(cx, origin, body))?;
+                    self.dispatch(cx, origin, head, Some(bytes))?
+                }
+                Stage::Reply(reply) => Dispatched::Ready(ready!(reply.as_mut().poll(cx))),
+                Stage::Respond(response) => Dispatched::done(ready!(response.as_mut().poll(cx))?),
+            };
+            match dispatched {
+                Dispatched::Ready(reply) => return Poll::Ready(Ok(Finished::Reply(reply))),
+                Dispatched::Done(response) => return Poll::Ready(Ok(Finished::Response(response))),
+                Dispatched::Reply(reply) => self.stage = Stage::Reply(reply),
+                Dispatched::Respond(response) => self.stage = Stage::Respond(response),
+            }
+        }
+    }
+
+    /// Finds the route, checks the limits of the client's address, and finds the caller. Returns the response of a page
+    /// that needs no authentication.
+    #[inline]
+    fn find(
+        &mut self,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+    ) -> Result<Option<Box<Response<Body>>>, Rejection> {
+        let router = origin.router;
+        let Some(route) = router.find(head) else {
+            return Err(HttpError::NotFound.into());
+        };
+        self.route = Some(route);
+        let open = match route.place {
+            RouteTarget::Guarded(_) => None,
+            RouteTarget::Open(open) => Some(open),
+        };
+        if let Some(open) = open
+            && open != Open::Public
+        {
+            let page = origin.open_page(open, route, head)?;
+            return Ok(Some(Box::new(page)));
+        }
+        if let Some(client) = origin.client
+            && let Err(refused) = router.endpoint.server.limits.arrive(client.address)
+            && !(refused.limit == Limit::Memory && route.frees_memory(&head.method))
+        {
+            return Err(HttpError::Limited(refused).into());
+        }
+        self.stage = match open {
+            Some(_) => Stage::Admitted,
+            None => match origin.known_caller(route, head)? {
+                Some(caller) => {
+                    self.caller = caller;
+                    Stage::Admitted
+                }
+                None => Stage::Authenticate(origin.authenticate(head)),
+            },
+        };
+        Ok(None)
+    }
+
+    #[inline]
+    fn dispatch(
+        &self,
+        cx: &mut Context<'_>,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+        body: Option<Bytes>,
+    ) -> Result<Dispatched, Rejection> {
+        if self.route == Some(Route::PUBLIC) {
+            return Ok(origin.dispatch_public(head, body.unwrap_or_default()));
+        }
+        let (route, request) = self.request(origin, head)?;
+        request.dispatch(cx, route, head, body)
+    }
+
+    /// Builds the response to a reply of the server, in the format of the route.
+    #[inline]
+    fn respond(&self, reply: Reply, origin: &Origin<'_>, head: &mut Parts) -> Outcome {
+        match self.route.map(|route| route.place) {
+            Some(RouteTarget::Guarded(Protected::Rest(rest))) => {
+                let (_, request) = self.request(origin, head)?;
+                rest::respond(rest, reply, &request, &head.headers)
+            }
+            _ => dispatch::respond(reply, origin.summary, &mut head.headers),
+        }
+    }
+
+    #[inline]
+    fn request<'r>(
+        &'r self,
+        origin: &'r Origin<'r>,
+        head: &Parts,
+    ) -> Result<(&'static Route, RequestContext<'r>), Rejection> {
+        let (Some(route), Some(principal)) = (self.route, self.caller.principal(origin)) else {
+            return Err(HttpError::Internal.into());
+        };
+        let request = RequestContext {
+            origin,
+            principal,
+            wire: CountedTransport::of(head.version),
+        };
+        Ok((route, request))
+    }
 }

@@ -1,6 +1,5 @@
 //! The body of a request: read within its limits, or dropped if nothing reads it.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -81,6 +80,10 @@ impl BodyReader {
         if let Some(connection) = origin.connection.local() {
             connection.apply(Event::BodyRead);
         }
+        if read.is_ok() {
+            // Nothing of it is left to be dropped.
+            *body = Body::empty();
+        }
         Poll::Ready(read)
     }
 
@@ -122,54 +125,50 @@ impl BodyReader {
     }
 }
 
-/// A body that nothing reads. What has arrived of it is dropped, so that its HTTP/1 connection stays open.
-#[derive(Default)]
+/// Maximum number of bytes of a body that are dropped so that its connection stays open.
+const DROPPED_MAX: usize = 64 * 1024;
+
+/// The response to a request whose body nothing reads. What has arrived of the body is dropped, so that its HTTP/1 connection
+/// stays open.
 pub(super) struct UnreadBody {
     /// The response, until the chunks that have arrived are dropped.
-    held: Option<Box<Response<Body>>>,
+    response: Option<Box<Response<Body>>>,
     /// Number of bytes that were dropped.
     dropped: usize,
 }
 
-/// Maximum number of bytes of a body that are dropped so that its connection stays open.
-const DROPPED_MAX: usize = 64 * 1024;
-
 impl UnreadBody {
-    /// Completes with the response to a request whose body nothing reads. If more of the body is to come, the response
-    /// announces the end of its connection (RFC 9112 section 9.6): hyper closes it, and clients would send their next
-    /// request on it.
-    pub(super) fn poll_drop(
+    pub(super) fn new(response: Response<Body>) -> Self {
+        Self {
+            response: Some(Box::new(response)),
+            dropped: 0,
+        }
+    }
+
+    /// Completes with the response. If more of the body is to come, the response announces the end of its connection (RFC 9112
+    /// section 9.6): hyper closes it, and clients would send their next request on it.
+    pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         version: Version,
         body: &mut Body,
-        mut response: Response<Body>,
     ) -> Poll<Response<Body>> {
+        let Some(mut response) = self.response.take() else {
+            return Poll::Pending;
+        };
         let is_over = Version::HTTP_2 <= version || response.headers().contains_key(CONNECTION);
         if !is_over && let Some(length) = drop_arrived(cx, body) {
             self.dropped += length;
             // hyper gives a chunk at each poll, so more of them may have arrived.
             if 0 < length && self.dropped <= DROPPED_MAX {
                 cx.waker().wake_by_ref();
-                self.held = Some(Box::new(response));
+                self.response = Some(response);
                 return Poll::Pending;
             }
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        Poll::Ready(response)
-    }
-
-    /// Continues with the response that is held, if there is one.
-    #[inline]
-    pub(super) fn poll_held(
-        &mut self,
-        cx: &mut Context<'_>,
-        version: Version,
-        body: &mut Body,
-    ) -> Option<Poll<Response<Body>>> {
-        let response = self.held.take()?;
-        Some(self.poll_drop(cx, version, body, *response))
+        Poll::Ready(*response)
     }
 }
 
@@ -187,27 +186,6 @@ pub(super) fn lend(body: Body) -> (Body, oneshot::Receiver<Body>) {
         rest: Some(sender),
     };
     (Body::new(lent), rest)
-}
-
-/// Completes with the response of the layers, as [`UnreadBody`] does. While they keep the body, for example to read it during
-/// the response, it is left to them.
-pub(super) async fn drop_rest(
-    mut rest: oneshot::Receiver<Body>,
-    version: Version,
-    response: Response<Body>,
-) -> Response<Body> {
-    let Ok(mut body) = rest.try_recv() else {
-        return response;
-    };
-    let mut unread = UnreadBody {
-        held: Some(Box::new(response)),
-        dropped: 0,
-    };
-    poll_fn(|cx| {
-        let polled = unread.poll_held(cx, version, &mut body);
-        polled.unwrap_or(Poll::Pending)
-    })
-    .await
 }
 
 impl http_body::Body for LentBody {
@@ -257,6 +235,8 @@ fn drop_arrived(cx: &mut Context<'_>, body: &mut Body) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
 
     /// The second in which a body on a stream is given up, and why; `received` says how much has come by when.

@@ -54,12 +54,12 @@ impl RestCall<'_> {
             Rest::Tool => {
                 let body = body.unwrap_or_default();
                 if !body.is_empty() {
-                    request.summary.check_body()?;
+                    request.origin.summary.check_body()?;
                 }
                 let name = percent_decode_str(self.name).decode_utf8();
                 let name = name.map_err(|_| HttpError::NotFound)?;
                 let by = (&**request.origin.worker, request.telemetry());
-                let headers = (headers, request.summary.extensions.as_ref());
+                let headers = (headers, request.origin.summary.extensions.as_ref());
                 server
                     .call_tool_rest(cx, by, request.principal, headers, &name, &body)
                     .into()

@@ -22,7 +22,9 @@ use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{Authenticator, PrincipalKind};
 use crate::net::{Body, ForwardedHeadersSeen, Peer};
 use crate::server::Server;
-use crate::telemetry::{Reason, Refusals, Telemetry};
+use crate::telemetry::{
+    CountedTransport, HttpKey, HttpWatch, Reason, Refusals, Telemetry, WorkerCounters,
+};
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -63,6 +65,17 @@ impl Router {
             Some(rest) if rest.starts_with('/') => rest,
             _ => path,
         }
+    }
+
+    /// Begins to count a request, if requests are counted.
+    #[inline]
+    pub(super) fn watch(&self, counters: &Arc<WorkerCounters>, head: &Parts) -> Option<HttpWatch> {
+        self.telemetry.counts().then(|| {
+            let route = Route::of(self.path(&head.uri)).map(|(route, _)| route.counted());
+            let transport = CountedTransport::of(head.version);
+            let key = HttpKey::new(route.unwrap_or_default(), &head.method, transport, 0);
+            HttpWatch::begin(Arc::clone(counters), key)
+        })
     }
 
     /// Returns the summary of an admitted head. The summary of a repeated head is reused.

@@ -1,35 +1,21 @@
-//! The services that receive requests: one for each worker, one for each connection, and the one inside the layers of
-//! the application.
+//! The service inside the layers of the application.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use tower::Service;
 
-use super::connection::ConnectionState;
-use super::context::{LayeredConn, Origin, RequestConn};
+use super::context::{LayeredConn, Origin, RequestConn, WorkerService};
 use super::headers::Fields;
 use super::layers::McpService;
-use super::progress::Progress;
+use super::pipeline::Progress;
 use super::router::Router;
-use crate::limit::Limits;
 use crate::net::Body;
 use crate::server::WorkerState;
-
-/// Entry point for requests on one worker: the router, inside any configured layers.
-#[derive(Debug)]
-pub(crate) struct WorkerService {
-    pub(super) router: Arc<Router>,
-    pub(super) local: Arc<WorkerState>,
-    /// The layers with everything inside of them, if there are any. `tower` services are called by exclusive reference;
-    /// this one is cloned for each request.
-    pub(super) layered: Option<McpService>,
-}
 
 impl WorkerService {
     pub fn new(router: Arc<Router>, local: Arc<WorkerState>) -> Self {
@@ -45,32 +31,6 @@ impl WorkerService {
             local,
             layered,
         }
-    }
-
-    /// Rate and concurrency limits.
-    pub fn limits(&self) -> &Limits {
-        &self.router.endpoint.server.limits
-    }
-}
-
-/// A connection with the service for its requests; each request future holds one.
-#[derive(Debug)]
-pub struct ConnService {
-    pub(super) service: Rc<WorkerService>,
-    pub(super) connection: Rc<ConnectionState>,
-}
-
-impl ConnService {
-    pub fn new(service: Rc<WorkerService>, connection: Rc<ConnectionState>) -> Self {
-        Self {
-            service,
-            connection,
-        }
-    }
-
-    #[inline]
-    pub fn connection(&self) -> &Rc<ConnectionState> {
-        &self.connection
     }
 }
 
@@ -110,8 +70,9 @@ impl Service<Request<Body>> for Innermost {
                     worker: &worker,
                     connection: connection.map_or(RequestConn::Unknown, RequestConn::Layered),
                     client,
+                    summary: &summary,
                 };
-                progress.poll(cx, (&origin, &summary), &mut head, &mut body)
+                progress.poll(cx, &origin, &mut head, &mut body)
             });
             Ok(respond.await)
         })
