@@ -7,24 +7,22 @@
 //! One thread serves a connection and sweeps it, so the state is plain. Other threads see only [`SharedConn`].
 
 mod activity;
-mod h1;
 mod h2;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod trust;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use self::activity::Activity;
 pub(crate) use self::activity::{Event, Phase};
-use self::h1::H1State;
 use self::h2::H2State;
 pub(crate) use self::shared::SharedConn;
-pub(crate) use self::trust::QueueState;
-use self::trust::Reputation;
 use super::config::HttpLimits;
+use super::framing::Findings;
+use super::head_cache::HeadCache;
 use super::timer::WorkerClock;
 use crate::limit::{Limit, LimitCounters};
 use crate::net::Peer;
@@ -87,17 +85,17 @@ impl ConnectionState {
     /// Applies an event. Returns the phase before it, and the one after it.
     #[inline]
     pub(crate) fn apply(&self, event: Event) -> (Phase, Phase) {
-        self.shared.apply(event, self.clock.now())
+        self.shared.activity.apply(event, self.clock.now())
     }
 
     #[inline]
     pub(crate) fn phase(&self) -> Phase {
-        self.shared.activity().phase
+        self.shared.activity.read().phase
     }
 
     /// Returns true if the client takes no bytes of what is being written.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.shared.activity().stalled.is_some()
+        self.shared.activity.read().stalled.is_some()
     }
 
     /// Returns true if the connection speaks HTTP/2.
@@ -173,7 +171,7 @@ impl ConnectionState {
             phase,
             since,
             stalled,
-        } = self.shared.activity();
+        } = self.shared.activity.read();
         if stalled.is_some_and(|since| limits.write_stall_seconds < now.saturating_sub(since)) {
             return Some(TimeoutKind::Write);
         }
@@ -199,5 +197,180 @@ impl ConnectionState {
             true => Event::Written { in_head },
             false => Event::WriteBlocked,
         });
+    }
+}
+
+/// State of an HTTP/1 connection beside its phase.
+#[derive(Debug, Default)]
+struct H1State {
+    /// Bytes that arrived of the head, or of the body that is being read.
+    received: Cell<u64>,
+    /// The limit of time that the body which is being read has exceeded.
+    body_expired: Cell<Option<Limit>>,
+    body_waker: RefCell<Option<Waker>>,
+    /// Results for the previous head.
+    head_cache: HeadCache,
+}
+
+impl H1State {
+    /// A body begins.
+    #[inline]
+    fn begin_body(&self) {
+        self.received.set(0);
+        self.body_expired.set(None);
+    }
+
+    /// Lets the reader of a body know if it took too long: it can still send a response.
+    fn expire_body(&self, age: u32, limits: &HttpLimits) {
+        let too_slow = 5 < age
+            && self.received.get() < u64::from(age - 5) * u64::from(limits.body_bytes_per_second);
+        let limit = match limits.body_seconds < age {
+            true => Limit::BodySeconds,
+            false if too_slow => Limit::BodyRate,
+            false => return,
+        };
+        self.body_expired.set(Some(limit));
+        if let Some(waker) = &*self.body_waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl ConnectionState {
+    /// Bytes that arrived of the head, or of the body that is being read.
+    pub(crate) fn received(&self) -> u64 {
+        self.h1.received.get()
+    }
+
+    /// Cache of the previous head.
+    #[inline]
+    pub(crate) fn head_cache(&self) -> &HeadCache {
+        &self.h1.head_cache
+    }
+
+    /// Records bytes that were read. Those of a body are counted by its reader, since some arrive with the head.
+    #[inline]
+    pub(crate) fn has_read(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let bytes = bytes as u64;
+        match self.apply(Event::Read) {
+            (Phase::Head, _) => {
+                let before = self.h1.received.get();
+                self.h1.received.set(before + bytes);
+            }
+            (_, Phase::Head) => self.h1.received.set(bytes),
+            _ => {}
+        }
+    }
+
+    /// Records what bytes have shown about requests that have not begun.
+    #[inline]
+    pub(crate) fn notes(&self, findings: Findings) {
+        if let Some(repeats) = findings.repeats {
+            self.h1.head_cache.note(repeats);
+        }
+        if let Some(request) = findings.ambiguous {
+            self.shared().set_ambiguous(request);
+        }
+    }
+
+    /// Returns true if the current request can be framed in two ways.
+    #[inline]
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.shared().is_ambiguous(self.request_number())
+    }
+
+    /// The limit that the body that is being read has hit by taking too long, with `received` bytes so far. If none, `cx` is
+    /// woken when it does.
+    #[inline]
+    pub(crate) fn body_overdue(&self, cx: &Context<'_>, received: usize) -> Option<Limit> {
+        self.h1.received.set(received as u64);
+        if let Some(limit) = self.h1.body_expired.get() {
+            return Some(limit);
+        }
+        let mut waker = self.h1.body_waker.borrow_mut();
+        match &*waker {
+            // The waker always belongs to the connection's own task.
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *waker = Some(cx.waker().clone()),
+        }
+        None
+    }
+}
+
+/// Queue state of an untrusted connection ([`super::admission`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum QueueState {
+    /// Nowhere.
+    #[default]
+    None,
+    /// In line.
+    Awaited,
+    /// The connection may be polled once.
+    Come,
+}
+
+/// Maximum credit. It bounds the losses before a connection becomes untrusted, and the gains afterwards.
+const CREDIT_MAX: i32 = 64;
+/// Cost of a stream reset, in units of one response.
+const RESET_COST: i32 = 4;
+/// Number of turns after which a connection has mostly sent a response, even over TLS.
+const TURNS_NEW: u32 = 8;
+
+/// Credit that a connection has earned and lost by its requests.
+#[derive(Debug, Default)]
+struct Reputation {
+    /// Credit for completed responses; the connection is trusted above zero.
+    credit: Cell<i32>,
+    /// State in the queue of untrusted connections.
+    turn: Cell<QueueState>,
+    /// Number of turns so far.
+    turns: Cell<u32>,
+}
+
+impl ConnectionState {
+    /// Returns true if the connection has positive credit from its responses.
+    #[inline]
+    pub(crate) fn is_trusted(&self) -> bool {
+        0 < self.trust.credit.get()
+    }
+
+    /// Records a completed response.
+    #[inline]
+    pub(crate) fn has_answered(&self) {
+        let credit = self.trust.credit.get();
+        if credit < CREDIT_MAX {
+            self.trust.credit.set(credit + 1);
+        }
+    }
+
+    /// Charges the client for HTTP/2 streams that it has reset, whether or not they had a response. Resets after a fast
+    /// response cause the same work.
+    pub(crate) fn takes_back(&self, streams: u32) {
+        let cost = RESET_COST.saturating_mul(i32::try_from(streams).unwrap_or(i32::MAX));
+        let credit = self.trust.credit.get().saturating_sub(cost);
+        self.trust.credit.set(credit.max(-CREDIT_MAX));
+    }
+
+    pub(crate) fn turn(&self) -> QueueState {
+        self.trust.turn.get()
+    }
+
+    pub(crate) fn has_turn(&self, turn: QueueState) {
+        self.trust.turn.set(turn);
+    }
+
+    /// Records one poll of the untrusted connection.
+    pub(crate) fn takes_turn(&self) {
+        self.has_turn(QueueState::None);
+        let turns = self.trust.turns.get();
+        self.trust.turns.set(turns.saturating_add(1));
+    }
+
+    /// Returns true if the connection has had few turns, too few for a response, and has done no harm.
+    pub(crate) fn is_new(&self) -> bool {
+        self.trust.turns.get() < TURNS_NEW && 0 <= self.trust.credit.get()
     }
 }

@@ -21,8 +21,11 @@ use super::head_cache::{KnownHeads, Repeats};
 pub(super) const LENGTH: &[u8] = b"content-length:";
 pub(super) const CODING: &[u8] = b"transfer-encoding:";
 
+/// Read size for connections with large requests, in bytes. Arguments of 64 KiB then mostly arrive in one piece and
+/// need no copy.
+pub(super) const READ_MAX: usize = 80 * 1024;
 /// Longest line that is kept while it is incomplete. hyper rejects a head before it has a line of this size.
-const LINE_MAX_BYTES: usize = super::worker::READ_MAX;
+const LINE_MAX_BYTES: usize = READ_MAX;
 
 /// Reads along with the incoming bytes of one connection.
 #[derive(Debug, Default)]

@@ -1,37 +1,14 @@
-//! Responses over HTTP/1, whose bodies tell the connection while the server has nothing to send.
+//! Bodies of responses over HTTP/1, which tell the connection while the server has nothing to send.
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::connection::{ConnectionState, Event};
-use super::pipeline::RequestFuture;
 use crate::net::{Body, BodyError};
-
-/// Future of a response over HTTP/1.
-pub(super) struct H1Response(pub(super) RequestFuture);
-
-impl Future for H1Response {
-    type Output = Result<Response<H1ResponseBody>, Infallible>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.0).poll(cx);
-        polled.map_ok(|response| {
-            response.map(|body| H1ResponseBody {
-                body,
-                connection: Rc::clone(&self.0.service.connection),
-                is_stream: false,
-            })
-        })
-    }
-}
 
 /// Body of a response. While the server has nothing to send, the connection is not idle, and may be silent for any time.
 pub(super) struct H1ResponseBody {
@@ -39,6 +16,17 @@ pub(super) struct H1ResponseBody {
     connection: Rc<ConnectionState>,
     /// True once the server had nothing to send.
     is_stream: bool,
+}
+
+impl H1ResponseBody {
+    #[inline]
+    pub(super) fn new(body: Body, connection: Rc<ConnectionState>) -> Self {
+        Self {
+            body,
+            connection,
+            is_stream: false,
+        }
+    }
 }
 
 impl HttpBody for H1ResponseBody {
@@ -115,11 +103,8 @@ mod tests {
         connection.apply(Event::Request);
         connection.response_is_ready();
         let connection = Rc::new(connection);
-        let body = H1ResponseBody {
-            body: Body::new(Pieces(pieces.iter().copied().collect())),
-            connection: Rc::clone(&connection),
-            is_stream: false,
-        };
+        let body = Body::new(Pieces(pieces.iter().copied().collect()));
+        let body = H1ResponseBody::new(body, Rc::clone(&connection));
         (body, connection)
     }
 

@@ -34,6 +34,7 @@ use bytes::Bytes;
 use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::Body as _;
 use tokio::sync::oneshot;
 use tower::ServiceExt as _;
 
@@ -56,7 +57,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Future of the response to one request.
 pub(crate) struct RequestFuture {
-    pub(super) service: Rc<ConnService>,
+    service: Rc<ConnService>,
     /// True for an HTTP/2 stream, which is counted until drop.
     is_stream: bool,
     head: Parts,

@@ -34,17 +34,10 @@ use crate::telemetry::{QUEUE_TIME, ServerLifecycle};
 use connections::ConnTask;
 use open_conns::{OpenConns, SharedConns};
 
-/// Time that a silent connection is still polled after shutdown begins.
-const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
 /// Maximum number of sockets accepted before existing connections are polled again.
 const TAKEN_AT_ONCE: u64 = 16;
-/// Maximum size of a head before it is parsed, in bytes.
-const HEAD_MAX: usize = 64 * 1024;
-/// Read size for connections with large requests, in bytes. Arguments of 64 KiB then mostly arrive in one piece and
-/// need no copy.
-pub(super) const READ_MAX: usize = 80 * 1024;
 
 /// A worker as the acceptor sees it.
 #[derive(Debug)]

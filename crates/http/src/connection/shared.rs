@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel, Ordering::Relax
 
 use tokio::task::AbortHandle;
 
-use super::activity::{Activity, Event, Phase, Published};
+use super::activity::{Activity, Phase, Published};
 use crate::auth::{ClientCertificate, CredentialCache};
 use crate::net::Peer;
 
@@ -17,7 +17,7 @@ pub(crate) struct SharedConn {
     certificate: OnceLock<ClientCertificate>,
     /// The last accepted credential, and its principal.
     pub(crate) credentials: CredentialCache,
-    activity: Published,
+    pub(super) activity: Published,
     /// Number of the first request that can be framed in two ways; 0 for none.
     ambiguous: AtomicU32,
     /// Set when HTTP/2 streams have begun since the last poll of the connection. Reads and writes pause until the next one.
@@ -124,16 +124,5 @@ impl SharedConn {
     pub(crate) fn is_looked_at_again(&self) -> bool {
         // A plain load would not synchronize `take_begun` with earlier writes.
         self.begun.fetch_or(false, AcqRel)
-    }
-
-    #[inline(always)]
-    pub(super) fn activity(&self) -> Activity {
-        self.activity.read()
-    }
-
-    /// Applies an event. Called by the connection's own thread only.
-    #[inline(always)]
-    pub(super) fn apply(&self, event: Event, now: u32) -> (Phase, Phase) {
-        self.activity.apply(event, now)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::TryFutureExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,15 +20,20 @@ use super::super::config::HttpLimits;
 use super::super::conn_driver::{Drain, until_drained, until_retired};
 use super::super::connection::{ConnectionState, Event};
 use super::super::context::{ConnService, WorkerService};
-use super::super::h1_response::H1Response;
+use super::super::framing::READ_MAX;
+use super::super::h1_response::H1ResponseBody;
 use super::super::h2_conn::H2Conn;
 use super::super::pipeline::RequestFuture;
 use super::super::socket::{ConnPermits, Socket};
 use super::super::stream::Stream;
 use super::super::tcp_conn::TcpConn;
 use super::super::tls::Tls;
-use super::{HEAD_MAX, LAST_LOOK, READ_MAX};
 use crate::limit::Limit;
+
+/// Time that a silent connection is still polled after shutdown begins.
+const LAST_LOOK: Duration = Duration::from_millis(100);
+/// Maximum size of a head before it is parsed, in bytes.
+const HEAD_MAX: usize = 64 * 1024;
 
 /// Everything needed to serve one connection.
 pub(super) struct ConnTask {
@@ -141,7 +147,9 @@ pub(super) async fn serve(
     }
     let respond = move |request: hyper::Request<Incoming>| {
         let (head, body) = request.into_parts();
-        H1Response(RequestFuture::new(Rc::clone(&served), head, body))
+        let connection = Rc::clone(&served.connection);
+        let response = RequestFuture::new(Rc::clone(&served), head, body);
+        response.map_ok(|response| response.map(|body| H1ResponseBody::new(body, connection)))
     };
     let connection = http1::Builder::new()
         .header_read_timeout(None)
