@@ -83,6 +83,9 @@ impl Origin<'_> {
         head: &mut Parts,
     ) -> Result<Caller, Rejection> {
         head.headers = headers;
+        if let Some(connection) = self.connection.local() {
+            connection.restart_body();
+        }
         match found {
             Ok(principal) => {
                 self.router.authenticator.strip(&mut head.headers);

@@ -155,6 +155,12 @@ impl ConnectionState {
         true
     }
 
+    /// Begins the time of the body anew: nothing could read it while its client was authenticated.
+    pub(crate) fn restart_body(&self) {
+        self.apply(Event::BodyRestarts);
+        self.h1.begin_body();
+    }
+
     /// Records that the body was read or abandoned, and that the response is ready.
     #[inline]
     pub(crate) fn response_is_ready(&self) {

@@ -72,6 +72,8 @@ pub(crate) enum Event {
     Read,
     /// hyper has parsed a head.
     Request,
+    /// A body that nothing has read so far is read from now on.
+    BodyRestarts,
     /// A body was read or abandoned.
     BodyRead,
     ResponseReady,
@@ -133,6 +135,7 @@ impl Activity {
                 Phase::Http2
             }
             Event::Http2Ends { idle: true } => Phase::Http2Idle,
+            Event::BodyRestarts if phase == Phase::Body => Phase::Body,
             Event::BodyRead if phase == Phase::Body => Phase::Working,
             Event::ResponseReady if phase == Phase::Working => {
                 self.phase = Phase::Writing;
@@ -275,6 +278,7 @@ mod tests {
             (Phase::Idle, Event::PartOfHead, Phase::Head),
             (Phase::Idle, Event::Read, Phase::Head),
             (Phase::Head, Event::Request, Phase::Body),
+            (Phase::Body, Event::BodyRestarts, Phase::Body),
             (Phase::Body, Event::BodyRead, Phase::Working),
             (Phase::Working, Event::StreamBegins, Phase::Stream),
             (Phase::Stream, Event::StreamEnds, Phase::Writing),
@@ -307,12 +311,14 @@ mod tests {
             (Phase::Working, Event::Written { in_head: false }),
             (Phase::Stream, Event::Read),
             (Phase::Stream, Event::WaitsForBytes { in_head: false }),
+            (Phase::Working, Event::BodyRestarts),
             (Phase::Working, Event::BodyRead),
             (Phase::Body, Event::ResponseReady),
             (Phase::Stream, Event::ResponseReady),
             (Phase::Stream, Event::Written { in_head: true }),
             (Phase::Body, Event::Written { in_head: true }),
             (Phase::Http2, Event::Read),
+            (Phase::Http2, Event::BodyRestarts),
             (Phase::Http2, Event::BodyRead),
             (Phase::Http2, Event::ResponseReady),
             (Phase::Http2, Event::Written { in_head: false }),

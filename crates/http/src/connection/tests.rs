@@ -118,6 +118,21 @@ fn bytes_of_a_body_that_arrive_with_the_head_count_for_its_rate() {
 }
 
 #[test]
+fn a_body_has_its_time_after_a_slow_authentication() {
+    let watched = TimedConnection::new();
+    let cx = Context::from_waker(Waker::noop());
+    watched.begin_request();
+    assert_eq!(watched.ended_after(40), None);
+    watched.state.restart_body();
+    assert_eq!(watched.state.body_overdue(&cx, 0), None);
+    assert_eq!(watched.ended_after(5), None);
+    assert_eq!(watched.state.body_overdue(&cx, 0), None);
+    assert_eq!(watched.ended_after(1), None);
+    let limit = watched.state.body_overdue(&cx, 0);
+    assert_eq!(limit, Some(Limit::BodyRate));
+}
+
+#[test]
 fn a_body_that_trickles_is_given_five_seconds() {
     for (bytes_a_second, ended) in [(1_023, Some(6)), (1_024, None)] {
         let watched = TimedConnection::new();
