@@ -215,7 +215,7 @@ pub struct HttpLimits {
 /// Maximum number of worker threads.
 const WORKERS_MAX: usize = 1024;
 /// Size of hyper's buffer for an incomplete request head.
-const HEADER_BYTES_MAX: usize = 64 * 1024;
+pub(super) const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 impl HttpConfig {
     /// Reports the settings that cannot be used.

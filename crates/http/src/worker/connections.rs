@@ -16,24 +16,21 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::super::admission::Admission;
-use super::super::config::HttpLimits;
+use super::super::config::{HEADER_BYTES_MAX, HttpLimits};
 use super::super::conn_driver::{Drain, until_drained, until_retired};
 use super::super::connection::{ConnectionState, Event};
 use super::super::context::{ConnService, WorkerService};
 use super::super::framing::READ_MAX;
-use super::super::h1_response::H1ResponseBody;
+use super::super::h1_response_body::H1ResponseBody;
 use super::super::h2_conn::H2Conn;
 use super::super::pipeline::RequestFuture;
-use super::super::socket::{ConnPermits, Socket};
-use super::super::stream::Stream;
+use super::super::socket::{ConnPermits, Socket, Stream};
 use super::super::tcp_conn::TcpConn;
 use super::super::tls::Tls;
 use crate::limit::Limit;
 
 /// Time that a silent connection is still polled after shutdown begins.
 const LAST_LOOK: Duration = Duration::from_millis(100);
-/// Maximum size of a head before it is parsed, in bytes.
-const HEAD_MAX: usize = 64 * 1024;
 
 /// Everything needed to serve one connection.
 pub(super) struct ConnTask {
@@ -153,7 +150,7 @@ pub(super) async fn serve(
     };
     let connection = http1::Builder::new()
         .header_read_timeout(None)
-        .max_header_size(HEAD_MAX)
+        .max_header_size(HEADER_BYTES_MAX)
         .max_buf_size(READ_MAX)
         .serve_connection(TokioIo::new(socket), service_fn(respond));
     let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
