@@ -9,15 +9,13 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::context::{Dispatched, Origin, Outcome, RequestContext};
-use super::custom_routes;
 use super::events::EventStream;
 use super::headers::Summary;
-use super::legacy;
 use super::rejection::{HttpError, Rejection};
 use super::request_body::BodyReader;
-use super::rest;
 use super::route::{METHODS_WITHOUT_STREAMS, Protected, Rest, Route, RouteTarget};
 use super::router::Endpoint;
+use super::{layers, legacy, rest};
 use crate::auth::PrincipalKind;
 use crate::limit::ClientLimits;
 use crate::net::Body;
@@ -232,7 +230,7 @@ impl RequestContext<'_> {
         let handler = self.origin.router.custom_route(&head.uri);
         let handler = Arc::clone(handler.ok_or(HttpError::NotFound)?);
         Ok(Dispatched::Respond(Box::pin(async move {
-            Ok(custom_routes::respond(&*handler, request).await)
+            Ok(layers::respond(&*handler, request).await)
         })))
     }
 }
