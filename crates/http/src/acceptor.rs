@@ -29,6 +29,8 @@ pub(crate) struct Acceptor<'s> {
     hits: &'s LimitCounters,
     max: usize,
     peers: ConnLimits,
+    /// The connection that waits until there is capacity for it.
+    arrived: Option<AcceptedSocket>,
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
     /// its client need not wait.
     reserve: Option<File>,
@@ -55,6 +57,7 @@ impl<'s> Acceptor<'s> {
                 limits.connections_per_address,
                 config.trusted_proxies.clone(),
             ),
+            arrived: None,
             reserve: reserve(),
             full: LogInterval::new(TOLD_AGAIN_AFTER),
             starved: LogInterval::new(TOLD_AGAIN_AFTER),
@@ -66,8 +69,9 @@ impl<'s> Acceptor<'s> {
         loop {
             match self.door.accept().await {
                 Ok(arrived) => {
+                    self.arrived = Some(arrived);
                     self.make_room().await;
-                    self.take(arrived).await;
+                    self.take_arrived().await;
                 }
                 Err(error) => self.cannot_accept(&error).await,
             }
@@ -76,6 +80,7 @@ impl<'s> Acceptor<'s> {
 
     /// Takes the connections that wait in the kernel's accept queue, regardless of the limit of connections.
     pub async fn take_waiting(&mut self) {
+        self.take_arrived().await;
         // An unconstrained future is not made to yield after some number of connections, which would look as if none waited.
         while let Some(Ok(arrived)) = unconstrained(self.door.accept()).now_or_never() {
             self.take(arrived).await;
@@ -103,6 +108,12 @@ impl<'s> Acceptor<'s> {
             }
             let ended = self.end_longest_idle(None);
             tokio::time::sleep(if ended { SHORT_PAUSE } else { PAUSE }).await;
+        }
+    }
+
+    async fn take_arrived(&mut self) {
+        if let Some(arrived) = self.arrived.take() {
+            self.take(arrived).await;
         }
     }
 
@@ -311,23 +322,41 @@ mod tests {
         assert_eq!(came, 3);
     }
 
+    /// A socket that listens, and clients that wait for it.
+    async fn with_clients(count: usize) -> (BoundSocket, Vec<std::net::TcpStream>) {
+        let listener = serve::listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+        let door = BoundSocket::port(listener).expect("settings");
+        let address = door.address().expect("bound").expect("a port");
+        let connect = |_| std::net::TcpStream::connect(address).expect("it listens");
+        let clients = (0..count).map(connect).collect();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        (door, clients)
+    }
+
     /// More than tokio lets a task accept before it has to yield.
     #[tokio::test]
     async fn every_connection_that_waits_is_taken() {
         const CLIENTS: usize = 300;
-        let listener = serve::listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
-        let door = BoundSocket::port(listener).expect("settings");
-        let address = door.address().expect("bound").expect("a port");
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| std::net::TcpStream::connect(address).expect("it listens"))
-            .collect();
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let (door, _clients) = with_clients(CLIENTS).await;
         let (worker, inbox) = Worker::without_thread(CLIENTS);
         let hits = LimitCounters::new(&crate::telemetry::Metrics::default());
         let workers = [worker];
         let mut acceptor = Acceptor::new(&door, &workers, &HttpConfig::default(), &hits);
         acceptor.take_waiting().await;
         assert_eq!(inbox.len(), CLIENTS);
-        drop(clients);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_waits_for_capacity_is_taken_too() {
+        let (door, _client) = with_clients(1).await;
+        let (worker, inbox) = Worker::without_thread(1);
+        let hits = LimitCounters::new(&crate::telemetry::Metrics::default());
+        let workers = [worker];
+        let mut acceptor = Acceptor::new(&door, &workers, &HttpConfig::default(), &hits);
+        acceptor.max = 0;
+        let running = tokio::time::timeout(2 * PAUSE, acceptor.run()).await;
+        assert!(running.is_err() && inbox.is_empty());
+        acceptor.take_waiting().await;
+        assert_eq!(inbox.len(), 1);
     }
 }
