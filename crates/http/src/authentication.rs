@@ -1,13 +1,11 @@
 //! Authentication of requests on guarded paths, before their body is read (AUTH-07).
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use http::HeaderMap;
 use http::request::Parts;
 
-use super::context::Origin;
+use super::context::{Origin, Waiting};
 use super::rejection::{HttpError, Rejection};
 use super::route::{Protected, Route, RouteTarget};
 use crate::auth::{AuthError, Credentials, Principal, RequestTarget};
@@ -22,8 +20,7 @@ pub(super) enum Caller {
 }
 
 /// An authentication method that has to wait, with the headers that it borrows.
-pub(super) type Authentication =
-    Pin<Box<dyn Future<Output = (HeaderMap, Result<Arc<Principal>, AuthError>)> + Send>>;
+pub(super) type Authentication = Waiting<(HeaderMap, Result<Arc<Principal>, AuthError>)>;
 
 impl Origin<'_> {
     /// Returns the caller without waiting: that of everybody, or one that the connection has shown before. Removes the
