@@ -43,13 +43,6 @@ pub struct ConnService {
 }
 
 impl ConnService {
-    pub fn new(service: Rc<WorkerService>, connection: Rc<ConnectionState>) -> Self {
-        Self {
-            service,
-            connection,
-        }
-    }
-
     /// The origin of a request of this connection.
     #[inline]
     pub(super) fn origin<'r>(&'r self, summary: &'r Summary, client: Peer) -> Origin<'r> {

@@ -93,19 +93,16 @@ impl Origin<'_> {
 
     /// Hands a request on a path without authentication to the part of the program that serves it.
     pub(super) fn dispatch_public(&self, head: &mut Parts, body: Bytes) -> Dispatched {
-        let path = self.router.path(&head.uri);
-        let Some(public) = self.router.layers.public_at(path).cloned() else {
+        let router = self.router;
+        let Some(public) = router.layers.public_at(router.path(&head.uri)).cloned() else {
             return Dispatched::done(HttpError::NotFound.into_problem());
         };
-        let mut request = Request::new(body);
-        *request.method_mut() = head.method.clone();
-        *request.uri_mut() = head.uri.clone();
-        *request.headers_mut() = std::mem::take(&mut head.headers);
+        let mut request = request_of(head, body);
         request.extensions_mut().insert(ClientLimits {
-            limits: Arc::clone(&self.router.endpoint.server.limits),
+            limits: Arc::clone(&router.endpoint.server.limits),
             address: self.client.map(|client| client.address),
         });
-        let response = public.respond(path, request);
+        let response = public.respond(router.path(&head.uri), request);
         Dispatched::Respond(Box::pin(async move { Ok(response.await) }))
     }
 }
@@ -218,11 +215,7 @@ impl RequestContext<'_> {
 
     /// Hands a request to a handler of the application.
     fn dispatch_custom(&self, head: &mut Parts, body: Bytes) -> Result<Dispatched, Rejection> {
-        let mut request = Request::new(body);
-        *request.method_mut() = head.method.clone();
-        *request.uri_mut() = head.uri.clone();
-        *request.version_mut() = head.version;
-        *request.headers_mut() = std::mem::take(&mut head.headers);
+        let mut request = request_of(head, body);
         if let Some(extensions) = &self.origin.summary.extensions {
             *request.extensions_mut() = (**extensions).clone();
         }
@@ -233,6 +226,16 @@ impl RequestContext<'_> {
             Ok(layers::respond(&*handler, request).await)
         })))
     }
+}
+
+/// Builds the request for another handler, which gets the headers.
+fn request_of(head: &mut Parts, body: Bytes) -> Request<Bytes> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = head.uri.clone();
+    *request.version_mut() = head.version;
+    *request.headers_mut() = std::mem::take(&mut head.headers);
+    request
 }
 
 /// Builds the response in a format that the client accepts.

@@ -32,10 +32,10 @@ impl InProcess {
             IpAddr::from(Ipv4Addr::LOCALHOST).into(),
             u32::MAX,
         );
-        Self(Rc::new(ConnService::new(
-            Rc::new(service),
-            Rc::new(connection),
-        )))
+        Self(Rc::new(ConnService {
+            service: Rc::new(service),
+            connection: Rc::new(connection),
+        }))
     }
 
     /// Serves one request.

@@ -24,26 +24,27 @@ pub(super) struct BodyReader {
     reader: Reader,
     /// Bytes that were counted as memory.
     counted: usize,
-    /// Allocated only on demand, since the body mostly arrives with the head.
-    watch: Option<Box<StreamWatch>>,
+    /// The timer, which begins only on demand, since the body mostly arrives with the head.
+    seconds: Option<RunningSeconds>,
 }
 
-/// Checks the arrival rate of a stream's body each second, as the sweep does for HTTP/1 connections.
-struct StreamWatch(RunningSeconds);
-
-impl StreamWatch {
-    /// Completes with the limit that was exceeded; `received` is the number of bytes so far.
-    fn poll(&mut self, cx: &mut Context<'_>, received: usize, limits: &HttpLimits) -> Poll<Limit> {
-        loop {
-            let age = ready!(self.0.poll_next(cx));
-            if limits.body_seconds <= age {
-                return Poll::Ready(Limit::BodySeconds);
-            }
-            let rate = u64::from(limits.body_bytes_per_second);
-            let least = u64::from(age.saturating_sub(5)) * rate;
-            if (received as u64) < least {
-                return Poll::Ready(Limit::BodyRate);
-            }
+/// Checks the arrival rate of a body each second, as the sweep does for HTTP/1 connections. Completes with the limit that was
+/// exceeded; `received` is the number of bytes so far.
+fn poll_overdue(
+    seconds: &mut RunningSeconds,
+    cx: &mut Context<'_>,
+    received: usize,
+    limits: &HttpLimits,
+) -> Poll<Limit> {
+    loop {
+        let age = ready!(seconds.poll_next(cx));
+        if limits.body_seconds <= age {
+            return Poll::Ready(Limit::BodySeconds);
+        }
+        let rate = u64::from(limits.body_bytes_per_second);
+        let least = u64::from(age.saturating_sub(5)) * rate;
+        if (received as u64) < least {
+            return Poll::Ready(Limit::BodyRate);
         }
     }
 }
@@ -55,7 +56,7 @@ impl BodyReader {
         Ok(Self {
             reader: Reader::new(body, limits.body_bytes)?,
             counted: 0,
-            watch: None,
+            seconds: None,
         })
     }
 
@@ -115,11 +116,9 @@ impl BodyReader {
                 .body_overdue(cx, received)
                 .map_or(Poll::Pending, Poll::Ready),
             _ => {
-                let watch = self
-                    .watch
-                    .get_or_insert_with(|| Box::new(StreamWatch(RunningSeconds::begin())));
+                let seconds = self.seconds.get_or_insert_with(RunningSeconds::begin);
                 let limits = &origin.router.endpoint.config.limits;
-                watch.poll(cx, received, limits)
+                poll_overdue(seconds, cx, received, limits)
             }
         }
     }
@@ -243,9 +242,12 @@ mod tests {
     async fn given_up(received: impl Fn(u64) -> usize) -> (u64, Limit) {
         let limits = HttpLimits::default();
         let began = tokio::time::Instant::now();
-        let mut watch = StreamWatch(RunningSeconds::begin());
-        let limit = poll_fn(|cx| watch.poll(cx, received(began.elapsed().as_secs()), &limits));
-        let limit = limit.await;
+        let mut seconds = RunningSeconds::begin();
+        let limit = poll_fn(|cx| {
+            let received = received(began.elapsed().as_secs());
+            poll_overdue(&mut seconds, cx, received, &limits)
+        })
+        .await;
         (began.elapsed().as_secs(), limit)
     }
 

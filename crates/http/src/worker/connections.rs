@@ -122,7 +122,10 @@ pub(super) async fn serve(
     let socket = Socket::new(stream, Rc::clone(&state), guards, resets);
     let hits = Arc::clone(&service.limits().hits);
     let router = Arc::clone(&service.router);
-    let served = Rc::new(ConnService::new(service, Rc::clone(&state)));
+    let served = Rc::new(ConnService {
+        service,
+        connection: Rc::clone(&state),
+    });
     if multiplexed {
         let connection = H2Conn::new(socket, served, &limits);
         let Some(ended) = until_retired(connection, &drain, &state).await else {
