@@ -13,7 +13,7 @@ use super::layers::McpService;
 use super::rejection::Rejection;
 use super::router::Router;
 use crate::auth::{Principal, RequestTarget};
-use crate::limit::{Limits, share_of};
+use crate::limit::share_of;
 use crate::net::{Body, Peer, ShareKey};
 use crate::server::{HttpHead, MaybeReady, Reply, WorkerState};
 use crate::telemetry::{self, CountedTransport};
@@ -26,13 +26,6 @@ pub(crate) struct WorkerService {
     /// The layers with everything inside of them, if there are any. `tower` services are called by exclusive reference;
     /// this one is cloned for each request.
     pub(super) layered: Option<McpService>,
-}
-
-impl WorkerService {
-    /// Rate and concurrency limits.
-    pub fn limits(&self) -> &Limits {
-        &self.router.endpoint.server.limits
-    }
 }
 
 /// A connection with the service for its requests; each request future holds one.

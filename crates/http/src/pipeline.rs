@@ -104,7 +104,7 @@ impl RequestFuture {
     pub(super) fn new(conn: Rc<ConnService>, head: Parts, body: impl Into<Body>) -> Self {
         let router = &*conn.service.router;
         let config = &router.endpoint.config;
-        let hits = &conn.service.limits().hits;
+        let hits = &router.endpoint.server.limits.hits;
         let connection = &conn.connection;
         let last = connection.begin_request(&config.limits, hits);
         Self {

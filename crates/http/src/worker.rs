@@ -18,7 +18,6 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::admission::Admission;
-use super::config::HttpLimits;
 use super::conn_driver::Drain;
 use super::conn_limits::ConnPermit;
 use super::connection::{ConnectionState, SharedConn};
@@ -26,11 +25,10 @@ use super::context::WorkerService;
 use super::router::Router;
 use super::tcp_conn::{SendQueue, TcpConn};
 use super::timer::WorkerClock;
-use super::tls::Tls;
-use crate::limit::{Limits, Pressure};
+use crate::limit::Pressure;
 use crate::net::{self, Peer};
 use crate::server::WorkerState;
-use crate::telemetry::{QUEUE_TIME, ServerLifecycle};
+use crate::telemetry::QUEUE_TIME;
 use connections::ConnTask;
 use open_conns::{OpenConns, SharedConns};
 
@@ -85,15 +83,18 @@ impl Worker {
         let tasks = {
             let (load, clock) = (Arc::clone(&load), Arc::clone(&clock));
             let connections = Arc::clone(&connections);
-            move |router: &Router| Tasks {
-                local: Arc::new(WorkerState::new(router.endpoint.server.telemetry().cells())),
-                life: Arc::clone(&router.telemetry.life),
-                load,
-                clock,
-                connections: Rc::new(OpenConns::new(connections)),
-                admission: Rc::default(),
-                sends: Rc::default(),
-                drain,
+            move |router: Arc<Router>| {
+                let cells = router.endpoint.server.telemetry().cells();
+                let local = Arc::new(WorkerState::new(cells));
+                Tasks {
+                    service: Rc::new(WorkerService::new(router, local)),
+                    load,
+                    clock,
+                    connections: Rc::new(OpenConns::new(connections)),
+                    admission: Rc::default(),
+                    sends: Rc::default(),
+                    drain,
+                }
             }
         };
         let blocking = (router.endpoint.config.blocking_threads / count).max(1);
@@ -103,7 +104,7 @@ impl Worker {
             .spawn(move || match local_runtime(blocking) {
                 Ok(runtime) => {
                     drop(ready.send(Ok(())));
-                    runtime.block_on(tasks(&router).run(router, inbox, stopped));
+                    runtime.block_on(tasks(router).run(inbox, stopped));
                     // Blocking tools that are still at it are left behind.
                     runtime.shutdown_background();
                 }
@@ -206,9 +207,8 @@ impl Load {
 
 /// What the tasks of one worker share.
 struct Tasks {
-    local: Arc<WorkerState>,
+    service: Rc<WorkerService>,
     load: Arc<Load>,
-    life: Arc<ServerLifecycle>,
     clock: Arc<WorkerClock>,
     connections: Rc<OpenConns>,
     admission: Rc<Admission>,
@@ -217,22 +217,12 @@ struct Tasks {
 }
 
 impl Tasks {
-    async fn run(
-        self,
-        router: Arc<Router>,
-        mut inbox: mpsc::Receiver<Handoff>,
-        stopped: oneshot::Receiver<()>,
-    ) {
-        let limits = router.endpoint.config.limits.clone();
-        let asked = Arc::clone(&router.endpoint.server.limits);
-        let tls = router.tls.clone();
-        let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
-        let service = Rc::new(WorkerService::new(router, Arc::clone(&self.local)));
+    async fn run(self, mut inbox: mpsc::Receiver<Handoff>, stopped: oneshot::Receiver<()>) {
+        let metrics = &self.service.router.telemetry.metrics;
+        let queue_time = metrics.timing(&QUEUE_TIME, &[]);
         net::spawn_local(sweep(
-            limits.clone(),
-            asked,
+            Rc::clone(&self.service),
             Arc::clone(&self.clock),
-            Arc::clone(&self.local),
             Rc::clone(&self.connections),
         ));
         let admission = Rc::clone(&self.admission);
@@ -246,7 +236,7 @@ impl Tasks {
                 taken += 1;
                 queue_time.record(accepted.at.elapsed());
                 let noise = std::hash::BuildHasher::hash_one(&random, taken);
-                self.adopt(accepted, &service, tls.as_ref(), &limits, noise);
+                self.adopt(accepted, noise);
                 if taken.is_multiple_of(TAKEN_AT_ONCE) {
                     tokio::task::yield_now().await;
                 }
@@ -259,14 +249,8 @@ impl Tasks {
     }
 
     /// Gives a socket a task of its own.
-    fn adopt(
-        &self,
-        accepted: Handoff,
-        service: &Rc<WorkerService>,
-        tls: Option<&Arc<Tls>>,
-        limits: &HttpLimits,
-        noise: u64,
-    ) {
+    fn adopt(&self, accepted: Handoff, noise: u64) {
+        let router = &self.service.router;
         let Handoff {
             stream,
             peer,
@@ -277,7 +261,7 @@ impl Tasks {
         if has_gone(&stream) {
             return;
         }
-        let guards = (load, self.life.client(), place);
+        let guards = (load, router.telemetry.life.client(), place);
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => TcpConn::new(stream, Rc::clone(&self.sends)),
             Err(error) => {
@@ -286,7 +270,7 @@ impl Tasks {
             }
         };
         // A tenth more or less, so that connections that came together do not go together.
-        let life = u64::from(limits.connection_seconds);
+        let life = u64::from(router.endpoint.config.limits.connection_seconds);
         let life = life - life / 10 + noise % (life / 5).max(1);
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         let retire_at = self.clock.now().saturating_add(life);
@@ -294,10 +278,8 @@ impl Tasks {
         let state = Rc::new(ConnectionState::new(clock, peer, retire_at));
         let serving = ConnTask {
             state: Rc::clone(&state),
-            service: Rc::clone(service),
-            tls: tls.cloned(),
+            service: Rc::clone(&self.service),
             drain: Arc::clone(&self.drain),
-            limits: limits.clone(),
         };
         let admission = Rc::clone(&self.admission);
         let task = serving.in_turn(stream, Box::new(guards), admission);
@@ -341,29 +323,25 @@ fn sweep_interval() -> Interval {
 }
 
 /// Advances the clocks once a second and ends overdue connections.
-async fn sweep(
-    limits: HttpLimits,
-    asked: Arc<Limits>,
-    clock: Arc<WorkerClock>,
-    local: Arc<WorkerState>,
-    connections: Rc<OpenConns>,
-) {
+async fn sweep(service: Rc<WorkerService>, clock: Arc<WorkerClock>, connections: Rc<OpenConns>) {
+    let router = &service.router;
+    let limits = &router.endpoint.server.limits;
     let mut seconds = sweep_interval();
     // The first tick completes immediately.
     seconds.tick().await;
     loop {
         seconds.tick().await;
         clock.tick();
-        local.update_clock();
+        service.local.update_clock();
         // What arrived meanwhile is read before anything counts as overdue.
         tokio::task::yield_now().await;
-        let is_short = asked.memory() != Pressure::None;
-        let hits = &asked.hits;
+        let is_short = limits.memory() != Pressure::None;
+        let hits = &limits.hits;
         connections.sweep(|state| {
             if is_short {
                 state.retire_soon();
             }
-            if let Some(overdue) = state.overdue(&limits, hits) {
+            if let Some(overdue) = state.overdue(&router.endpoint.config.limits, hits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
                 hits.count(overdue.limit());
                 state.shared().cut();

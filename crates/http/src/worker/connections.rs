@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::super::admission::Admission;
-use super::super::config::{HEADER_BYTES_MAX, HttpLimits};
+use super::super::config::HEADER_BYTES_MAX;
 use super::super::conn_driver::{Drain, until_drained, until_retired};
 use super::super::connection::{ConnectionState, Event};
 use super::super::context::{ConnService, WorkerService};
@@ -36,9 +36,7 @@ const LAST_LOOK: Duration = Duration::from_millis(100);
 pub(super) struct ConnTask {
     pub(super) state: Rc<ConnectionState>,
     pub(super) service: Rc<WorkerService>,
-    pub(super) tls: Option<Arc<Tls>>,
     pub(super) drain: Arc<Drain>,
-    pub(super) limits: HttpLimits,
 }
 
 impl ConnTask {
@@ -60,7 +58,7 @@ impl ConnTask {
 
     /// Serves the connection until it ends.
     pub(super) async fn run(self, stream: TcpConn, guards: ConnPermits) {
-        let begun = match &self.tls {
+        let begun = match &self.service.router.tls {
             None => {
                 let begun = speaks_http2(stream.as_stream(), &self.state, &self.drain).await;
                 begun.map(|speaks| speaks.map(|http2| (Stream::Plain(stream), http2)))
@@ -84,8 +82,8 @@ impl ConnTask {
         self.state.apply(Event::TlsHandshake);
         let accepted = match tls.accept(stream).await {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let hits = &self.service.limits().hits;
-                hits.count(Limit::HandshakeSeconds);
+                let limits = &self.service.router.endpoint.server.limits;
+                limits.hits.count(Limit::HandshakeSeconds);
                 return Ok(None);
             }
             accepted => accepted?,
@@ -111,23 +109,22 @@ pub(super) async fn serve(
         state,
         service,
         drain,
-        limits,
-        ..
     } = serving;
+    let router = Arc::clone(&service.router);
+    let limits = &router.endpoint.config.limits;
     state.apply(Event::Begins { http2: multiplexed });
     let resets = (
         limits.http2_resets_per_second,
         limits.http2_control_frames_per_second,
     );
     let socket = Socket::new(stream, Rc::clone(&state), guards, resets);
-    let hits = Arc::clone(&service.limits().hits);
-    let router = Arc::clone(&service.router);
+    let hits = &router.endpoint.server.limits.hits;
     let served = Rc::new(ConnService {
         service,
         connection: Rc::clone(&state),
     });
     if multiplexed {
-        let connection = H2Conn::new(socket, served, &limits);
+        let connection = H2Conn::new(socket, served, limits);
         let Some(ended) = until_retired(connection, &drain, &state).await else {
             let limit = state.restless_for().unwrap_or(Limit::Http2ResetRate);
             hits.count(limit);
