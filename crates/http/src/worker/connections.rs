@@ -57,7 +57,7 @@ impl ConnTask {
     }
 
     /// Serves the connection until it ends.
-    pub(super) async fn run(self, stream: TcpConn, guards: ConnPermits) {
+    async fn run(self, stream: TcpConn, guards: ConnPermits) {
         let begun = match &self.service.router.tls {
             None => {
                 let begun = speaks_http2(stream.as_stream(), &self.state, &self.drain).await;
@@ -99,12 +99,7 @@ impl ConnTask {
 }
 
 /// Serves HTTP until the connection ends.
-pub(super) async fn serve(
-    serving: ConnTask,
-    stream: Stream,
-    multiplexed: bool,
-    guards: ConnPermits,
-) {
+async fn serve(serving: ConnTask, stream: Stream, multiplexed: bool, guards: ConnPermits) {
     let ConnTask {
         state,
         service,
