@@ -8,8 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout_at};
 
 use super::acceptor::Acceptor;
 use super::config::{HttpConfig, SocketMode};
@@ -157,7 +159,8 @@ impl Listener {
         life.begin_to_drain();
         // Connections accepted by now are served too.
         tokio::task::yield_now().await;
-        acceptor.take_waiting().await;
+        let deadline = Instant::now() + budget.calls;
+        let _ = timeout_at(deadline, acceptor.take_waiting()).await;
         drop(acceptor);
         drop(self.socket);
         servers.iter().for_each(|server| server.end_streams());
@@ -170,7 +173,7 @@ impl Listener {
                 server.idle().await;
             }
         };
-        if tokio::time::timeout(budget.calls, idle()).await.is_err() {
+        if timeout_at(deadline, idle()).await.is_err() {
             tracing::warn!(
                 patience_s = budget.calls.as_secs_f64(),
                 setting = "drain.grace_seconds",
@@ -180,9 +183,7 @@ impl Listener {
             servers.iter().for_each(|server| server.stop_calls());
             let _ = tokio::time::timeout(LAST_WORDS, idle()).await;
         }
-        for worker in workers {
-            worker.stop();
-        }
+        join_all(workers.into_iter().map(|worker| worker.stop(LAST_WORDS))).await;
         Ok(())
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Worker {
     connections: Arc<SharedConns>,
     started: oneshot::Receiver<io::Result<()>>,
     stop: oneshot::Sender<()>,
+    /// Completes when the thread ends.
+    ended: oneshot::Receiver<()>,
     thread: thread::JoinHandle<()>,
 }
 
@@ -99,16 +101,20 @@ impl Worker {
         };
         let blocking = (router.endpoint.config.blocking_threads / count).max(1);
         let (ready, started) = oneshot::channel();
+        let (ends, ended) = oneshot::channel::<()>();
         let thread = thread::Builder::new()
             .name(format!("longshore-worker-{number}"))
-            .spawn(move || match local_runtime(blocking) {
-                Ok(runtime) => {
-                    drop(ready.send(Ok(())));
-                    runtime.block_on(tasks(router).run(inbox, stopped));
-                    // Blocking tools that are still at it are left behind.
-                    runtime.shutdown_background();
+            .spawn(move || {
+                let _ends = ends;
+                match local_runtime(blocking) {
+                    Ok(runtime) => {
+                        drop(ready.send(Ok(())));
+                        runtime.block_on(tasks(router).run(inbox, stopped));
+                        // Blocking tools that are still at it are left behind.
+                        runtime.shutdown_background();
+                    }
+                    Err(error) => drop(ready.send(Err(error))),
                 }
-                Err(error) => drop(ready.send(Err(error))),
             })?;
         Ok(Self {
             sockets,
@@ -117,6 +123,7 @@ impl Worker {
             connections,
             started,
             stop,
+            ended,
             thread,
         })
     }
@@ -167,6 +174,7 @@ impl Worker {
             connections: Arc::default(),
             started: oneshot::channel().1,
             stop,
+            ended: oneshot::channel().1,
             thread: thread::spawn(|| {}),
         };
         (worker, inbox)
@@ -188,10 +196,16 @@ impl Worker {
         }
     }
 
-    /// Stops the thread and drops the connections that it still serves.
-    pub fn stop(self) {
+    /// Stops the thread and drops the connections that it still serves. A thread that a tool blocks is left behind after some
+    /// time, so that the server stops all the same.
+    pub async fn stop(self, within: Duration) {
         let _ = self.stop.send(());
-        if self.thread.join().is_err() {
+        if tokio::time::timeout(within, self.ended).await.is_err() {
+            tracing::error!(
+                thread = self.thread.thread().name(),
+                "a worker thread did not end, because a tool blocks it; use #[tool(blocking)] for code that blocks"
+            );
+        } else if self.thread.join().is_err() {
             tracing::error!("a worker thread panicked");
         }
     }
@@ -356,6 +370,19 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_a_tool_blocks_is_left_behind() {
+        let (mut worker, _inbox) = Worker::without_thread(1);
+        worker.stop(Duration::from_secs(1)).await;
+        (worker, _) = Worker::without_thread(1);
+        let (_ends, ended) = oneshot::channel();
+        worker.ended = ended;
+        worker.thread = thread::spawn(thread::park);
+        let began = tokio::time::Instant::now();
+        worker.stop(Duration::from_secs(1)).await;
+        assert_eq!(began.elapsed().as_secs(), 1);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn time_in_which_the_thread_did_not_run_is_not_counted() {
