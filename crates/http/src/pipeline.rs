@@ -211,7 +211,8 @@ impl RequestFuture {
             }
             State::Layered(layered) => {
                 let response = ready!(layered.response.as_mut().poll(cx));
-                // Layers that still have the body, for example to read it during the response, keep it.
+                // Dropped, since futures of layers may hold the request. A body that is read during the response is kept.
+                layered.response = Box::pin(std::future::pending());
                 if let Ok(rest) = layered.rest.try_recv() {
                     self.body = rest;
                 }
