@@ -9,7 +9,7 @@ use super::error::OAuthError;
 use super::form::{Parameters, check_form};
 use super::page;
 use super::redirect::URI_MAX_BYTES;
-use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};
+use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState, Sealed};
 use super::server::AuthorizationServer;
 use super::text::random_text;
 use crate::limit::ClientLimits;
@@ -225,16 +225,18 @@ impl AuthorizationServer {
             verifier: random_text(),
             expires: now + LOGIN_SECONDS,
         };
-        let state = sealed::seal(&self.ring, &self.issuer, &login)
-            .filter(|state| state.len() <= LOGIN_STATE_MAX_BYTES)
-            .ok_or_else(|| {
-                OAuthError::invalid_request(
-                    "client_id, redirect_uri and state together are too long",
-                )
-            })?;
+        let state = self.login_state(&login).ok_or_else(|| {
+            OAuthError::invalid_request("client_id, redirect_uri and state together are too long")
+        })?;
         self.provider
             .authorization_url(&self.callback, &state, &login.nonce, &login.verifier)
             .await
+    }
+
+    /// Seals the state of a login at the provider, unless it is too long.
+    pub(super) fn login_state(&self, login: &impl Sealed) -> Option<String> {
+        sealed::seal(&self.ring, &self.issuer, login)
+            .filter(|state| state.len() <= LOGIN_STATE_MAX_BYTES)
     }
 
     /// Checks that a request comes from the browser that began the login.

@@ -9,9 +9,8 @@ use super::error::OAuthError;
 use super::form::Parameters;
 use super::sealed::{self, Recognized, VisitState};
 use super::server::AuthorizationServer;
-use longshore_net::environment::unix_seconds;
-
 use super::text::{random_text, text_digest};
+use crate::environment::unix_seconds;
 use crate::net::Body;
 
 /// Time for which a recognized user can go on, in seconds.
@@ -49,7 +48,7 @@ impl AuthorizationServer {
             verifier: random_text(),
             expires: unix_seconds() + LOGIN_SECONDS,
         };
-        let sealed = sealed::seal(&self.ring, &self.issuer, &state);
+        let sealed = self.login_state(&state);
         let sealed = sealed.ok_or("the link cannot be used")?;
         let url = self
             .provider
