@@ -16,7 +16,7 @@ use crate::limit::ClientLimits;
 use crate::net::Body;
 
 /// Time to approve a client and to log in at the provider, in seconds.
-pub(super) const LOGIN_SECONDS: u64 = 15 * 60;
+const LOGIN_SECONDS: u64 = 15 * 60;
 const STATE_MAX_BYTES: usize = 2048;
 const SCOPE_MAX_BYTES: usize = 1024;
 /// Length of a SHA-256 digest in base64url.
@@ -205,38 +205,42 @@ impl AuthorizationServer {
             let error = OAuthError::access_denied("the user did not approve the client");
             return Err(Failure::Redirect(error, request));
         }
-        match self.begin_login(&request, form.browser, now).await {
+        let too_long = "client_id, redirect_uri and state together are too long";
+        let begun = self.begin_login(request.clone(), form.browser, now, too_long);
+        match begun.await {
             Ok(url) => Ok(redirect_to(&url)),
             Err(error) => Err(Failure::Redirect(error, request)),
         }
     }
 
     /// Returns the URL at which the provider logs the user in.
-    async fn begin_login(
+    ///
+    /// # Errors
+    ///
+    /// The provider does not respond, or the subject is `too_long` for the URL.
+    pub(super) async fn begin_login<T>(
         &self,
-        request: &AuthorizationRequest,
+        subject: T,
         browser: String,
         now: u64,
-    ) -> Result<Url, OAuthError> {
+        too_long: &'static str,
+    ) -> Result<Url, OAuthError>
+    where
+        LoginState<T>: Sealed,
+    {
         let login = LoginState {
-            request: request.clone(),
+            subject,
             browser,
             nonce: random_text(),
             verifier: random_text(),
             expires: now + LOGIN_SECONDS,
         };
-        let state = self.login_state(&login).ok_or_else(|| {
-            OAuthError::invalid_request("client_id, redirect_uri and state together are too long")
-        })?;
+        let state = sealed::seal(&self.ring, &self.issuer, &login)
+            .filter(|state| state.len() <= LOGIN_STATE_MAX_BYTES)
+            .ok_or_else(|| OAuthError::invalid_request(too_long))?;
         self.provider
             .authorization_url(&self.callback, &state, &login.nonce, &login.verifier)
             .await
-    }
-
-    /// Seals the state of a login at the provider, unless it is too long.
-    pub(super) fn login_state(&self, login: &impl Sealed) -> Option<String> {
-        sealed::seal(&self.ring, &self.issuer, login)
-            .filter(|state| state.len() <= LOGIN_STATE_MAX_BYTES)
     }
 
     /// Checks that a request comes from the browser that began the login.

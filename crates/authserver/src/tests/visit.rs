@@ -51,7 +51,7 @@ async fn a_visit_that_does_not_fit_into_a_url_is_rejected() {
     let flow = Flow::start().await;
     let long = "x".repeat(5000);
     let sent = flow.server.recognize(&HeaderMap::new(), &long).await;
-    assert_eq!(sent.map(drop), Err("the link cannot be used".to_owned()));
+    assert_eq!(sent.map(drop), Err("the link is too long".to_owned()));
     begin(&flow, &long[..1000]).await;
 }
 
