@@ -11,7 +11,7 @@ use super::page;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState, Sealed};
 use super::server::AuthorizationServer;
-use super::text::random_text;
+use super::text::{distinct, random_text};
 use crate::limit::ClientLimits;
 use crate::net::Body;
 
@@ -169,13 +169,8 @@ impl AuthorizationServer {
     /// Other scopes are ignored (RFC 6749, section 3.3), because many clients request the same ones at every server.
     fn scopes(&self, requested: Option<&str>) -> Vec<String> {
         let offer = self.offer.load();
-        let mut granted: Vec<String> = Vec::new();
-        for scope in requested.unwrap_or_default().split_ascii_whitespace() {
-            let is_new = !granted.iter().any(|known| known == scope);
-            if is_new && offer.scopes.iter().any(|offered| offered == scope) {
-                granted.push(scope.to_owned());
-            }
-        }
+        let mut granted = distinct(requested.unwrap_or_default());
+        granted.retain(|scope| offer.scopes.contains(scope));
         match granted.is_empty() {
             true => offer.scopes.clone(),
             false => granted,
