@@ -102,10 +102,10 @@ fn wanted(
             .filter(|path| covers(name.as_bstr(), path.as_bstr()))
             .collect();
         if found.is_empty() && !name.is_empty() {
-            let found = worktree.find(name.as_bstr()).doing("look at a file")?;
+            let kind = worktree.find(name.as_bstr()).doing("look at a file")?;
             let mut as_folder = name.clone();
             as_folder.push(b'/');
-            return Err(ToolError::new(match found {
+            return Err(ToolError::new(match kind {
                 None => format!("pathspec '{name}' did not match any files"),
                 Some(_) if untracked.contains(&as_folder) => {
                     format!("'{name}' is a repository of its own, and cannot be added")
