@@ -12,7 +12,7 @@ use super::client::Client;
 use super::error::OAuthError;
 use super::form::{PARAMETERS_MAX_BYTES, Parameters};
 use super::server::AuthorizationServer;
-use super::text::{random_text, text_digest};
+use super::text::{distinct, random_text, text_digest};
 use super::token::{Grant, away};
 use crate::auth::DpopProof;
 
@@ -85,16 +85,13 @@ impl AuthorizationServer {
 
     /// Returns the scopes of an assertion that this server offers, narrowed to those of the request.
     fn granted_scopes(&self, granted: Option<&str>, requested: Option<&str>) -> Vec<String> {
-        let is_requested = |scope: &&str| {
-            requested.is_none_or(|list| list.split_ascii_whitespace().any(|one| one == *scope))
+        let is_requested = |scope: &str| {
+            requested.is_none_or(|list| list.split_ascii_whitespace().any(|one| one == scope))
         };
         let offer = self.offer.load();
-        let granted = granted.unwrap_or_default().split_ascii_whitespace();
+        let mut granted = distinct(granted.unwrap_or_default());
+        granted.retain(|scope| offer.scopes.contains(scope) && is_requested(scope));
         granted
-            .filter(|scope| offer.scopes.iter().any(|known| known == scope))
-            .filter(is_requested)
-            .map(str::to_owned)
-            .collect()
     }
 }
 

@@ -9,14 +9,14 @@ use super::error::OAuthError;
 use super::form::{Parameters, check_form};
 use super::page;
 use super::redirect::URI_MAX_BYTES;
-use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};
+use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState, Sealed};
 use super::server::AuthorizationServer;
-use super::text::random_text;
+use super::text::{distinct, random_text};
 use crate::limit::ClientLimits;
 use crate::net::Body;
 
 /// Time to approve a client and to log in at the provider, in seconds.
-pub(super) const LOGIN_SECONDS: u64 = 15 * 60;
+const LOGIN_SECONDS: u64 = 15 * 60;
 const STATE_MAX_BYTES: usize = 2048;
 const SCOPE_MAX_BYTES: usize = 1024;
 /// Length of a SHA-256 digest in base64url.
@@ -169,13 +169,8 @@ impl AuthorizationServer {
     /// Other scopes are ignored (RFC 6749, section 3.3), because many clients request the same ones at every server.
     fn scopes(&self, requested: Option<&str>) -> Vec<String> {
         let offer = self.offer.load();
-        let mut granted: Vec<String> = Vec::new();
-        for scope in requested.unwrap_or_default().split_ascii_whitespace() {
-            let is_new = !granted.iter().any(|known| known == scope);
-            if is_new && offer.scopes.iter().any(|offered| offered == scope) {
-                granted.push(scope.to_owned());
-            }
-        }
+        let mut granted = distinct(requested.unwrap_or_default());
+        granted.retain(|scope| offer.scopes.contains(scope));
         match granted.is_empty() {
             true => offer.scopes.clone(),
             false => granted,
@@ -205,21 +200,31 @@ impl AuthorizationServer {
             let error = OAuthError::access_denied("the user did not approve the client");
             return Err(Failure::Redirect(error, request));
         }
-        match self.begin_login(&request, form.browser, now).await {
+        let too_long = "client_id, redirect_uri and state together are too long";
+        let begun = self.begin_login(request.clone(), form.browser, now, too_long);
+        match begun.await {
             Ok(url) => Ok(redirect_to(&url)),
             Err(error) => Err(Failure::Redirect(error, request)),
         }
     }
 
     /// Returns the URL at which the provider logs the user in.
-    async fn begin_login(
+    ///
+    /// # Errors
+    ///
+    /// The provider does not respond, or the subject is `too_long` for the URL.
+    pub(super) async fn begin_login<T>(
         &self,
-        request: &AuthorizationRequest,
+        subject: T,
         browser: String,
         now: u64,
-    ) -> Result<Url, OAuthError> {
+        too_long: &'static str,
+    ) -> Result<Url, OAuthError>
+    where
+        LoginState<T>: Sealed,
+    {
         let login = LoginState {
-            request: request.clone(),
+            subject,
             browser,
             nonce: random_text(),
             verifier: random_text(),
@@ -227,11 +232,7 @@ impl AuthorizationServer {
         };
         let state = sealed::seal(&self.ring, &self.issuer, &login)
             .filter(|state| state.len() <= LOGIN_STATE_MAX_BYTES)
-            .ok_or_else(|| {
-                OAuthError::invalid_request(
-                    "client_id, redirect_uri and state together are too long",
-                )
-            })?;
+            .ok_or_else(|| OAuthError::invalid_request(too_long))?;
         self.provider
             .authorization_url(&self.callback, &state, &login.nonce, &login.verifier)
             .await

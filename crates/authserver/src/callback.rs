@@ -5,7 +5,7 @@ use http::{HeaderMap, Response};
 use super::authorize::Failure;
 use super::error::OAuthError;
 use super::form::Parameters;
-use super::sealed::{self, Code, LoginState, User};
+use super::sealed::{self, AuthorizationRequest, Code, LoginState, User};
 use super::server::AuthorizationServer;
 use super::text::random_text;
 use crate::net::Body;
@@ -23,8 +23,16 @@ impl AuthorizationServer {
     ) -> Result<Response<Body>, Failure> {
         let parameters = Parameters::read(query)?;
         let state = parameters.get("state").unwrap_or_default();
-        let login: Option<LoginState> = sealed::open(&self.ring, &self.issuer, state, now);
-        let Some(login) = login else {
+        let login: Option<LoginState<AuthorizationRequest>> =
+            sealed::open(&self.ring, &self.issuer, state, now);
+        let Some(LoginState {
+            subject: request,
+            browser,
+            nonce,
+            verifier,
+            ..
+        }) = login
+        else {
             if let Some(visit) = sealed::open(&self.ring, &self.issuer, state, now) {
                 return self.recognized(headers, &parameters, visit, now).await;
             }
@@ -33,16 +41,15 @@ impl AuthorizationServer {
             )
             .into());
         };
-        self.check_browser(headers, &login.browser)?;
-        let secrets = (login.verifier.as_str(), login.nonce.as_str());
-        match self.logged_in(&parameters, secrets).await {
+        self.check_browser(headers, &browser)?;
+        match self.logged_in(&parameters, (&verifier, &nonce)).await {
             Err(error) => {
                 tracing::info!(error = error.code, reason = %error.description, "login failed");
-                Err(Failure::Redirect(error, login.request))
+                Err(Failure::Redirect(error, request))
             }
             Ok(user) => {
                 let code = Code {
-                    request: login.request,
+                    request,
                     user,
                     login: random_text(),
                     authenticated: now,

@@ -21,8 +21,6 @@ use super::server::AuthorizationServer;
 use crate::limit::{ClientLimits, is_public, subnet};
 use crate::net::{self, FetchError, OutgoingRequest};
 
-/// Maximum size of a document, in bytes. The draft recommends 5 KB.
-pub(super) const DOCUMENT_MAX_BYTES: usize = 16 * 1024;
 /// Documents that are kept at most.
 const KEPT_MAX: usize = 1000;
 /// Documents that are fetched at the same time at most, and those for clients of one public address.
@@ -314,6 +312,7 @@ fn lifetime(headers: &HeaderMap) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registration::METADATA_MAX_BYTES;
 
     const ID: &str = "https://client.example/metadata.json";
 
@@ -331,6 +330,7 @@ mod tests {
         assert_eq!(client.origin, Origin::Document("client.example".to_owned()));
         for bad in [
             good.replace("metadata.json", "other.json"),
+            good.replace("Editor", &"x".repeat(METADATA_MAX_BYTES)),
             good.replace("http://127.0.0.1/cb", "javascript:x"),
             good.replace(
                 "\"client_name\"",

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::authorize::Failure;
 use super::error::OAuthError;
 use super::server::{AuthorizationServer, CALLBACK};
+use crate::environment::unix_seconds;
 use crate::limit::ClientLimits;
 use crate::net::Body;
 use crate::telemetry::LOGINS;
-use longshore_net::environment::unix_seconds;
 
 /// Parts of a request with a body.
 #[derive(Clone, Copy)]

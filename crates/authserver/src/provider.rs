@@ -26,8 +26,8 @@ use crate::auth::{
     AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, Preset, ProviderKind,
     strict_object, verify_id_token, verify_identity_assertion,
 };
+use crate::environment::{Secret, unix_seconds};
 use crate::net::{Client, FetchedResponse, OutgoingRequest};
-use longshore_net::environment::unix_seconds;
 
 /// Issuer that GitHub names in its responses (RFC 9207).
 const GITHUB_ISSUER: &str = "https://github.com/login/oauth";
@@ -47,7 +47,7 @@ pub(super) struct Provider {
     kind: ProviderKind,
     preset: Preset,
     client_id: String,
-    client_secret: crate::environment::Secret,
+    client_secret: Secret,
     scopes: Vec<String>,
     group_claims: Vec<String>,
     /// Groups that are kept. Empty for all.

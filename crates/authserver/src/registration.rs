@@ -12,7 +12,7 @@ use crate::auth::strict_object;
 
 /// Maximum number of redirect URIs of one client.
 pub(super) const REDIRECT_URIS_MAX: usize = 10;
-/// Maximum size of client metadata, in bytes.
+/// Maximum size of client metadata, in bytes. For documents, the draft recommends 5 KB.
 pub(super) const METADATA_MAX_BYTES: usize = 16 * 1024;
 
 /// Client metadata. Members that are not listed are ignored, as RFC 7591, section 2, asks.
@@ -30,8 +30,11 @@ pub(super) struct ClientMetadata {
 }
 
 impl ClientMetadata {
-    /// Reads metadata: a JSON object that has no member twice.
+    /// Reads metadata: a JSON object of limited size that has no member twice.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
+        if METADATA_MAX_BYTES < body.len() {
+            return Err("it is longer than 16 KiB".to_owned());
+        }
         let object = strict_object(body).ok_or("it is not a JSON object with distinct members")?;
         serde_json::from_value(Value::Object(object)).map_err(|error| error.to_string())
     }
@@ -83,12 +86,6 @@ impl AuthorizationServer {
         if !self.config.registration {
             return Err(OAuthError::access_denied(
                 "dynamic client registration is off here",
-            ));
-        }
-        if METADATA_MAX_BYTES < body.len() {
-            return Err(OAuthError::new(
-                "invalid_client_metadata",
-                "the metadata is longer than 16 KiB",
             ));
         }
         let metadata = ClientMetadata::read(body).map_err(|problem| {

@@ -98,33 +98,19 @@ pub(super) struct ConsentForm {
 }
 
 /// A login that began at the provider. Travels as the `state` of the provider's authorization request.
+///
+/// Its subject is the request of a client, or the value that `recognize` was given for a page of this server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct LoginState {
+pub(super) struct LoginState<T> {
     #[serde(rename = "q")]
-    pub(super) request: AuthorizationRequest,
+    pub(super) subject: T,
+    /// Digest of the browser's cookie.
     #[serde(rename = "b")]
     pub(super) browser: String,
     /// `nonce` of the ID token.
     #[serde(rename = "n")]
     pub(super) nonce: String,
     /// PKCE verifier towards the provider.
-    #[serde(rename = "v")]
-    pub(super) verifier: String,
-    #[serde(rename = "e")]
-    pub(super) expires: u64,
-}
-
-/// A login at the provider that only recognizes the user of a browser. Travels as the `state` of the provider's
-/// authorization request.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct VisitState {
-    /// Value for the page that the browser returns to, as given to `recognize`.
-    #[serde(rename = "q")]
-    pub(super) visit: String,
-    #[serde(rename = "b")]
-    pub(super) browser: String,
-    #[serde(rename = "n")]
-    pub(super) nonce: String,
     #[serde(rename = "v")]
     pub(super) verifier: String,
     #[serde(rename = "e")]
@@ -216,8 +202,8 @@ macro_rules! expiring {
 
 expiring! {
     ConsentForm: "oauth-consent-1",
-    LoginState: "oauth-login-1",
-    VisitState: "oauth-visit-1",
+    LoginState<AuthorizationRequest>: "oauth-login-1",
+    LoginState<String>: "oauth-visit-1",
     Recognized: "oauth-visitor-1",
     Code: "oauth-code-1",
     RefreshToken: "oauth-refresh-1",

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use url::Url;
 
 use super::attempts::SecretAttempts;
-use super::document::{DOCUMENT_MAX_BYTES, Documents};
+use super::document::Documents;
 use super::metadata;
 use super::once::SingleUse;
 use super::provider::Provider;
@@ -20,6 +20,8 @@ use crate::telemetry::Metrics;
 
 /// Time limit for requests to the provider and for client metadata documents.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Maximum size of their responses, in bytes.
+const RESPONSE_MAX_BYTES: usize = 256 * 1024;
 pub(super) const CALLBACK: &str = "/oauth/callback";
 
 /// An OAuth authorization server in front of an identity provider.
@@ -138,7 +140,7 @@ impl AuthorizationServer {
         let web = |guard: Guard| {
             Client::builder(guard)
                 .redirects(0)
-                .max_body(DOCUMENT_MAX_BYTES.max(256 * 1024))
+                .max_body(RESPONSE_MAX_BYTES)
                 .deadlines(Deadlines::total(DEADLINE))
                 .build()
         };

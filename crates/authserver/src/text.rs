@@ -1,4 +1,4 @@
-//! Random text, and digests of text.
+//! Random text, digests of text, and lists in text.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
@@ -9,6 +9,17 @@ use crate::seal::random_bytes;
 /// 256 random bits in base64url.
 pub(super) fn random_text() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<32>())
+}
+
+/// Returns the scopes of a list, each once.
+pub(super) fn distinct(list: &str) -> Vec<String> {
+    let mut scopes: Vec<String> = Vec::new();
+    for scope in list.split_ascii_whitespace() {
+        if !scopes.iter().any(|known| known == scope) {
+            scopes.push(scope.to_owned());
+        }
+    }
+    scopes
 }
 
 pub(super) fn text_digest(text: &str) -> String {

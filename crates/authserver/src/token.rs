@@ -19,7 +19,7 @@ use super::once::Rotation;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, Code, RefreshToken, User};
 use super::server::AuthorizationServer;
-use super::text::{random_text, text_digest};
+use super::text::{distinct, random_text, text_digest};
 use crate::auth::{DpopProof, DpopRequest};
 use crate::state::StateError;
 use crate::telemetry::LogInterval;
@@ -316,10 +316,7 @@ impl AuthorizationServer {
     fn narrowed(&self, granted: &[String], requested: &str) -> Result<Vec<String>, OAuthError> {
         let offer = self.offer.load();
         let mut kept: Vec<String> = Vec::new();
-        for scope in requested.split_ascii_whitespace().map(str::to_owned) {
-            if kept.contains(&scope) {
-                continue;
-            }
+        for scope in distinct(requested) {
             if granted.contains(&scope) {
                 kept.push(scope);
             } else if offer.scopes.contains(&scope) {

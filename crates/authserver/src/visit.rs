@@ -4,14 +4,13 @@ use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Response};
 use url::Url;
 
-use super::authorize::{Failure, LOGIN_SECONDS, redirect_to};
+use super::authorize::{Failure, redirect_to};
 use super::error::OAuthError;
 use super::form::Parameters;
-use super::sealed::{self, Recognized, VisitState};
+use super::sealed::{self, LoginState, Recognized};
 use super::server::AuthorizationServer;
-use longshore_net::environment::unix_seconds;
-
 use super::text::{random_text, text_digest};
+use crate::environment::unix_seconds;
 use crate::net::Body;
 
 /// Time for which a recognized user can go on, in seconds.
@@ -42,18 +41,14 @@ impl AuthorizationServer {
         visit: &str,
     ) -> Result<Response<Body>, String> {
         let browser = self.cookie.of_or_new(headers);
-        let state = VisitState {
-            visit: visit.to_owned(),
-            browser: browser.digest.clone(),
-            nonce: random_text(),
-            verifier: random_text(),
-            expires: unix_seconds() + LOGIN_SECONDS,
-        };
-        let sealed = sealed::seal(&self.ring, &self.issuer, &state);
-        let sealed = sealed.ok_or("the link cannot be used")?;
-        let url = self
-            .provider
-            .authorization_url(&self.callback, &sealed, &state.nonce, &state.verifier)
+        let digest = browser.digest.clone();
+        let begun = self.begin_login(
+            visit.to_owned(),
+            digest,
+            unix_seconds(),
+            "the link is too long",
+        );
+        let url = begun
             .await
             .map_err(|error| error.description.into_owned())?;
         let mut response = redirect_to(&url);
@@ -66,7 +61,7 @@ impl AuthorizationServer {
         &self,
         headers: &HeaderMap,
         parameters: &Parameters,
-        state: VisitState,
+        state: LoginState<String>,
         now: u64,
     ) -> Result<Response<Body>, Failure> {
         self.check_browser(headers, &state.browser)?;
@@ -74,7 +69,7 @@ impl AuthorizationServer {
             .logged_in(parameters, (&state.verifier, &state.nonce))
             .await?;
         let recognized = Recognized {
-            visit: state.visit,
+            visit: state.subject,
             subject: user.subject,
             browser: state.browser,
             expires: now + VISITOR_SECONDS,

@@ -132,12 +132,9 @@ async fn text_statistics(
     /// The text to look at.
     text: String,
 ) -> Statistics {
-    let mut longest: Option<&str> = None;
-    for word in text.split_whitespace() {
-        if longest.is_none_or(|l| l.chars().count() < word.chars().count()) {
-            longest = Some(word);
-        }
-    }
+    // Of several maxima, `max_by_key` returns the last.
+    let words = text.split_whitespace().rev();
+    let longest = words.max_by_key(|word| word.chars().count());
     Statistics {
         characters: text.chars().count(),
         words: text.split_whitespace().count(),
@@ -323,5 +320,18 @@ mod tests {
         assert_eq!(counts, (14, 4, 2, 15));
         assert_eq!(found.longest_word.as_deref(), Some("caf\u{e9}"));
         assert_eq!(text_statistics(String::new()).await.longest_word, None);
+        let found = text_statistics("a bc de f".to_owned()).await;
+        assert_eq!(found.longest_word.as_deref(), Some("bc"));
+    }
+
+    #[tokio::test]
+    async fn a_long_word_is_counted_once() {
+        const LETTERS: usize = 3_000_000;
+        let begun = std::time::Instant::now();
+        let text = format!("{}{}", "a".repeat(LETTERS), " b".repeat(LETTERS));
+        let found = text_statistics(text).await;
+        assert_eq!(found.longest_word.map(|word| word.len()), Some(LETTERS));
+        // Counting its letters for each other word takes minutes.
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 }

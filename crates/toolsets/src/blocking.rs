@@ -15,7 +15,7 @@ use crate::net::{FairSemaphore, Mutex};
 /// blocks at most this many threads. The permit is also held until the call has received the result, which bounds the
 /// number of results in memory.
 #[derive(Debug)]
-pub struct Blocking {
+pub(crate) struct Blocking {
     places: FairSemaphore,
     timeout: Duration,
     hits: SectionHits,
@@ -23,7 +23,7 @@ pub struct Blocking {
 
 /// Stop signal for work: its call is over, or its time is up.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub(crate) struct Stop {
     wanted: Arc<AtomicBool>,
     at: Instant,
     timeout: Duration,
@@ -43,7 +43,7 @@ const CONCURRENCY: &str = "concurrency";
 
 impl Blocking {
     /// Creates a pool with `at_once` permits and a timeout for each call, including the wait for a permit.
-    pub fn new(at_once: usize, timeout: Duration) -> Self {
+    pub(crate) fn new(at_once: usize, timeout: Duration) -> Self {
         Self {
             places: FairSemaphore::new(at_once),
             timeout,
@@ -62,7 +62,7 @@ impl Blocking {
     /// # Errors
     ///
     /// The error of the work, or a timeout.
-    pub fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
     ) -> impl Future<Output = Result<T, ToolError>> + Send {
@@ -124,7 +124,7 @@ impl Stop {
     /// # Errors
     ///
     /// The call has ended, or has run out of time.
-    pub fn check(&self) -> Result<(), ToolError> {
+    pub(crate) fn check(&self) -> Result<(), ToolError> {
         if self.at <= Instant::now() {
             self.hit(TIMEOUT);
             return Err(self.too_long());

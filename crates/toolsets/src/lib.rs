@@ -40,7 +40,6 @@ mod time;
 
 use std::sync::Arc;
 
-pub use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
 pub use fetch::FetchConfig;
 pub use filesystem::{FilesystemConfig, FilesystemLimits};
@@ -49,6 +48,7 @@ pub use memory::MemoryConfig;
 pub use sql::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
 pub use time::TimeConfig;
 
+use crate::blocking::{Blocking, Stop};
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
 use crate::limit::SectionHits;
 use crate::net::Background;

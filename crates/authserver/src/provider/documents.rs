@@ -157,9 +157,8 @@ impl Provider {
             token: url("token_endpoint")?,
             keys,
             user: found
-                .contains_key("userinfo_endpoint")
-                .then(|| url("userinfo_endpoint").ok())
-                .flatten(),
+                .get("userinfo_endpoint")
+                .and_then(|_| url("userinfo_endpoint").ok()),
             sends_issuer: found.get("authorization_response_iss_parameter_supported")
                 == Some(&Value::Bool(true)),
             // The default of OpenID Connect Discovery.

@@ -75,7 +75,7 @@ impl Provider {
         let url = known
             .user
             .clone()
-            .ok_or_else(|| self.odd("it has no authorization endpoint"))?;
+            .ok_or_else(|| self.odd("it has no user endpoint"))?;
         let ask = async |url: Url| {
             let request = user_request(url, token);
             let request = request.ok_or_else(|| self.odd("its token is not ASCII"))?;

@@ -42,7 +42,8 @@ const TYPE: &str = "oauth-id-jag+jwt";
 #[tokio::test]
 async fn an_assertion_of_the_provider_is_exchanged_for_an_access_token() {
     let flow = flow().await;
-    let assertion = flow.provider.assertion("desktop", TYPE, &json!({}));
+    let scopes = json!({"scope": "files:read files:delete files:read"});
+    let assertion = flow.provider.assertion("desktop", TYPE, &scopes);
     let tokens = shown(&flow, &assertion, &[]).await.expect("a token");
     assert_eq!(tokens["scope"], "files:read", "the scopes that there are");
     assert_eq!(tokens.get("refresh_token"), None);

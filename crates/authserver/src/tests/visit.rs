@@ -47,6 +47,15 @@ async fn come_back(flow: &Flow, cookie: &str, provider: &Url) -> (StatusCode, He
 }
 
 #[tokio::test]
+async fn a_visit_that_does_not_fit_into_a_url_is_rejected() {
+    let flow = Flow::start().await;
+    let long = "x".repeat(5000);
+    let sent = flow.server.recognize(&HeaderMap::new(), &long).await;
+    assert_eq!(sent.map(drop), Err("the link is too long".to_owned()));
+    begin(&flow, &long[..1000]).await;
+}
+
+#[tokio::test]
 async fn a_user_is_recognized_and_returns_to_what_was_visited() {
     let flow = Flow::start().await;
     let (cookie, provider) = begin(&flow, "the-link").await;

@@ -127,14 +127,18 @@ impl Response {
         }
     }
 
-    /// Converts the items of several pages, as JSON, to a result, which says if there are more pages than were read.
-    pub(super) fn list(items: &[String], is_truncated: bool) -> Output {
-        let truncated = if is_truncated {
-            r#","truncated":true"#
-        } else {
-            ""
-        };
-        response::object(format!(r#"{{"items":[{}]{truncated}}}"#, items.join(",")))
+    /// Converts the items of several pages, as JSON, to a result. `rest` is the next page, if there are more pages than
+    /// were read.
+    pub(super) fn list(items: &[String], rest: Option<&NextPage>) -> Output {
+        let mut list = format!(r#"{{"items":[{}]"#, items.join(","));
+        if let Some(rest) = rest {
+            list.push_str(r#","truncated":true"#);
+            if let Some(cursor) = &rest.cursor {
+                list.push_str(&format!(r#","next":{cursor}"#));
+            }
+        }
+        list.push('}');
+        response::object(list)
     }
 
     fn error_for(&self, status: StatusCode) -> Option<&Template> {
@@ -215,6 +219,13 @@ pub(super) fn check_response_of_pages(config: &ResponseConfig) -> Result<(), Str
 #[derive(Debug)]
 pub(super) struct Pages(PagesConfig);
 
+/// The page after one that was read.
+pub(super) struct NextPage {
+    pub(super) url: Url,
+    /// The cursor as JSON, if the page has one besides its URL.
+    cursor: Option<String>,
+}
+
 impl Pages {
     pub(super) fn new(config: &PagesConfig) -> Result<Self, String> {
         check_pointer(&config.items, "pages.items")?;
@@ -233,15 +244,14 @@ impl Pages {
         self.0.max
     }
 
-    /// Takes the items of a page with this body, and returns the URL of the next one. It is always on the host of the
-    /// first.
+    /// Takes the items of a page with this body, and returns the next page. It is always on the host of the first.
     pub(super) fn take(
         &self,
         answer: &FetchedResponse,
         body: Option<&str>,
         first: &Url,
         items: &mut Vec<String>,
-    ) -> Result<Option<Url>, ToolError> {
+    ) -> Result<Option<NextPage>, ToolError> {
         let json = body.ok_or_else(no_json)?;
         let page = response::part(json, &self.0.items).and_then(response::items);
         let page = page.ok_or_else(|| {
@@ -258,16 +268,16 @@ impl Pages {
             let next = links
                 .filter_map(|value| value.to_str().ok())
                 .find_map(next_link);
-            return next.map(|url| self.join(answer, first, url)).transpose();
+            return next.map(|url| join(answer, first, url)).transpose();
         };
-        let next = response::part(json, pointer).unwrap_or_default();
-        let next = match serde_json::from_str(next) {
+        let cursor = response::part(json, pointer).unwrap_or_default();
+        let next = match serde_json::from_str(cursor) {
             Ok(Value::String(text)) if !text.is_empty() => text,
-            Ok(Value::Number(_)) => next.to_owned(),
+            Ok(Value::Number(_)) => cursor.to_owned(),
             _ => return Ok(None),
         };
         let Some(parameter) = &self.0.query else {
-            return self.join(answer, first, &next).map(Some);
+            return join(answer, first, &next).map(Some);
         };
         let mut url = first.clone();
         let kept: Vec<(String, String)> = first
@@ -279,14 +289,18 @@ impl Pages {
             .clear()
             .extend_pairs(kept)
             .append_pair(parameter, &next);
-        Ok(Some(url))
+        let cursor = Some(cursor.to_owned());
+        Ok(Some(NextPage { url, cursor }))
     }
+}
 
-    fn join(&self, answer: &FetchedResponse, first: &Url, next: &str) -> Result<Url, ToolError> {
-        let url = answer.url.join(next).ok();
-        url.filter(|url| url.origin() == first.origin())
-            .ok_or_else(|| ToolError::new("the URL of the next page is on another host"))
-    }
+/// Returns the page at the URL that a response names, which has to be on the host of the first page.
+fn join(answer: &FetchedResponse, first: &Url, next: &str) -> Result<NextPage, ToolError> {
+    let url = answer.url.join(next).ok();
+    let url = url
+        .filter(|url| url.origin() == first.origin())
+        .ok_or_else(|| ToolError::new("the URL of the next page is on another host"))?;
+    Ok(NextPage { url, cursor: None })
 }
 
 /// Returns the target of `rel="next"` in a `Link` header (RFC 8288).

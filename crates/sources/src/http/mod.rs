@@ -271,7 +271,7 @@ impl Plan {
         let first: Url = request.url.clone();
         let mut items = Vec::new();
         let mut next = request;
-        let mut is_truncated = false;
+        let mut rest = None;
         for page in 1..=pages.max() {
             let answer = self.send(next.clone(), call, assertion.as_ref()).await?;
             if !self.response.is_ok(answer.status) {
@@ -279,14 +279,12 @@ impl Plan {
             }
             let body = self.response.json(&answer);
             let more = pages.take(&answer, body, &first, &mut items)?;
-            match more {
-                Some(url) if url != next.url => next.url = url,
-                _ => break,
-            }
-            is_truncated = page == pages.max();
+            rest = more.filter(|more| more.url != next.url);
+            let Some(more) = &rest else { break };
+            next.url = more.url.clone();
             context.progress(f64::from(page), None, "page read").await;
         }
-        Ok(Response::list(&items, is_truncated))
+        Ok(Response::list(&items, rest.as_ref()))
     }
 
     /// Sends a request. An assertion that the API echoes is redacted.

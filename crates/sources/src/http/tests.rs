@@ -370,7 +370,7 @@ async fn answers_become_text_pictures_parts_and_lists() {
             .expect("pages")
             .structured
             .as_deref(),
-        Some(r#"{"items":[1,1,1],"truncated":true}"#)
+        Some(r#"{"items":[1,1,1],"truncated":true,"next":"a"}"#)
     );
 }
 

@@ -1,8 +1,11 @@
 //! Fetches pages as text. It follows redirects itself, so that each step is checked like the first.
 
+mod error;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use error::PageError;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use quick_cache::Weighter;
@@ -34,6 +37,9 @@ const ROBOTS_REDIRECTS: usize = 5;
 const URL_BYTES_MAX: usize = 8192;
 /// Maximum number of concurrent conversions, each of which can take about 20 MB.
 const CONVERSIONS: usize = 2;
+
+/// Note at the end of Markdown that is not the whole page.
+const CUT: &str = "\n\n<error>The page is longer than 8 MiB of Markdown, so the rest is omitted. Set raw to true to get all of it as HTML.</error>";
 
 /// Fetches pages.
 pub(super) struct Pages {
@@ -95,67 +101,6 @@ pub(super) struct Page {
     /// Note before a text that is not Markdown.
     pub(super) prefix: String,
     pub(super) text: String,
-}
-
-/// Reason why a page is not available. The messages are for the caller.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum PageError {
-    #[error(
-        "{url:?} is not an http or https URL; write it whole, for example https://example.com/page"
-    )]
-    Url { url: String },
-    #[error("the URL has {bytes} bytes; it may have {URL_BYTES_MAX}")]
-    LongUrl { bytes: usize },
-    #[error("Failed to fetch {url}: {source}")]
-    Fetch { url: String, source: FetchError },
-    #[error("Failed to fetch {url} - status code {}", status.as_u16())]
-    Status { url: String, status: StatusCode },
-    #[error("Failed to fetch {url}: it redirects further than {max} times")]
-    Redirects { url: String, max: usize },
-    #[error("Failed to fetch {url}: it is {what} of {bytes} bytes, not text")]
-    NoText {
-        url: String,
-        what: String,
-        bytes: usize,
-    },
-    #[error("Failed to fetch robots.txt {robots}, without which this page is left alone: {source}")]
-    Robots { robots: String, source: FetchError },
-    #[error(
-        "{robots} responds with status {}, so programs may not fetch from this site automatically; the user can fetch the page with the prompt \"fetch\"", status.as_u16()
-    )]
-    Closed { robots: String, status: StatusCode },
-    #[error(
-        "The robots.txt of this site ({robots}) asks programs not to fetch this page automatically: <url>{url}</url> <useragent>{agent}</useragent>. Tell the user that the page was not fetched; they can fetch it with the prompt \"fetch\""
-    )]
-    Disallowed {
-        robots: String,
-        url: String,
-        agent: String,
-    },
-    #[error("other pages are being fetched; try again later")]
-    Busy,
-    #[error("Failed to fetch {url}: fetching it and reading it took longer than {} s", limit.as_secs())]
-    Slow { url: String, limit: Duration },
-}
-
-impl PageError {
-    /// Returns the setting whose limit was hit, if any.
-    fn limit(&self) -> Option<&'static str> {
-        match self {
-            Self::Redirects { .. } => Some("redirects"),
-            Self::Busy => Some("concurrency"),
-            Self::Slow { .. } => Some("timeout_seconds"),
-            Self::Fetch { source, .. } | Self::Robots { source, .. } => match source {
-                FetchError::TooLarge { .. } => Some("response_bytes"),
-                FetchError::Timeout {
-                    phase: Phase::Total,
-                    ..
-                } => Some("timeout_seconds"),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
 }
 
 impl Pages {
@@ -280,12 +225,21 @@ impl Pages {
             stop.check()?;
             text_of(&body, &content_type, raw, stop)
         });
-        let slow = || PageError::Slow {
-            url: shown(&name),
-            limit: self.timeout,
+        let (prefix, text) = match tokio::time::timeout_at(deadline, converted).await {
+            Ok(Ok(converted)) => converted,
+            Ok(Err(error)) if Instant::now() < deadline => {
+                return Err(PageError::Conversion {
+                    url: shown(&name),
+                    problem: error.message().to_owned(),
+                });
+            }
+            Ok(Err(_)) | Err(_) => {
+                return Err(PageError::Slow {
+                    url: shown(&name),
+                    limit: self.timeout,
+                });
+            }
         };
-        let converted = tokio::time::timeout_at(deadline, converted).await;
-        let (prefix, text) = converted.map_err(|_| slow())?.map_err(|_| slow())?;
         drop(place);
         Ok(Page {
             url: name,
@@ -472,13 +426,13 @@ fn text_of(
         );
         return Ok((prefix, text));
     }
-    let markdown = html::markdown(&text, || stop.check())?;
-    let text = if markdown.is_empty() {
-        "<error>Page failed to be simplified from HTML</error>".to_owned()
-    } else {
-        markdown
-    };
-    Ok((String::new(), text))
+    let (mut markdown, is_cut) = html::markdown(&text, || stop.check())?;
+    if markdown.is_empty() {
+        "<error>Page failed to be simplified from HTML</error>".clone_into(&mut markdown);
+    } else if is_cut {
+        markdown.push_str(CUT);
+    }
+    Ok((String::new(), markdown))
 }
 
 /// Shortens untrusted text for messages.

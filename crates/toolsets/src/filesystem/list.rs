@@ -292,7 +292,9 @@ pub(super) fn search(
 
 struct Search<'s> {
     roots: &'s Roots,
+    /// The path of the directory without links, for display.
     base: &'s str,
+    /// The requested path.
     path: &'s str,
     wanted: &'s Patterns,
     leave_out: &'s Patterns,
@@ -347,14 +349,44 @@ impl Search<'_> {
         if entry.kind != FileType::Symlink {
             return true;
         }
-        let path = format!("{}/{relative}", self.base);
+        let path = match self.path {
+            "" => format!("./{relative}"),
+            path => format!("{path}/{relative}"),
+        };
         ResolvedPath::find(self.roots, &path, FollowMode::Follow).is_ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn links_that_lead_inside_are_found_whatever_the_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("there");
+        let odd = base.join("a\nb");
+        std::fs::create_dir(&odd).expect("made");
+        std::fs::write(odd.join("file"), "x").expect("written");
+        symlink("file", odd.join("link")).expect("made");
+        symlink("/etc/passwd", odd.join("link-outside")).expect("made");
+        symlink("a\nb", base.join("odd")).expect("made");
+        let all = Patterns::new(["**/link*"]).expect("a pattern");
+        let none = Patterns::new([]).expect("no pattern");
+        let limits = FilesystemLimits::default();
+        let shown = format!("{}/a\\nb/link", base.display());
+        for root in [&base, &odd] {
+            let roots = Roots::open(std::slice::from_ref(root)).expect("there");
+            let absolute = odd.to_str().expect("UTF-8");
+            let relative = if root == &base { "odd" } else { "." };
+            for path in [absolute, relative, ""] {
+                let found = search(&roots, path, &all, &none, &limits, &Stop::never());
+                assert_eq!(found.expect("found"), shown, "{path:?} of {root:?}");
+            }
+        }
+    }
 
     #[test]
     fn sizes_are_for_people() {

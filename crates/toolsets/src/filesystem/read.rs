@@ -157,7 +157,7 @@ fn too_large(path: &str, max: usize, stop: &Stop) -> ToolError {
     stop.hit("bytes");
     let path = super::refusal::shortened(path);
     ToolError::new(format!(
-        "{path} is too large: at most {max} bytes are read in one call (builtin.filesystem.limits.bytes); read its beginning with head, or its end with tail"
+        "{path} is too large: this call may read at most {max} bytes more (builtin.filesystem.limits.bytes); read its beginning with head, or its end with tail"
     ))
 }
 

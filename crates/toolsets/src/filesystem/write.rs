@@ -83,12 +83,8 @@ struct Beside<'d> {
 
 impl<'d> Beside<'d> {
     fn new(dir: BorrowedFd<'d>, before: Option<&Stat>) -> Result<Self, PathRejection> {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|_| PathRejection::System(Errno::IO))?;
-        let name = OsString::from(format!(
-            ".longshore-{:016x}.tmp",
-            u64::from_ne_bytes(random)
-        ));
+        let random = getrandom::u64().map_err(|_| PathRejection::System(Errno::IO))?;
+        let name = OsString::from(format!(".longshore-{random:016x}.tmp"));
         let flags = OFlags::WRONLY
             | OFlags::CREATE
             | OFlags::EXCL

@@ -11,7 +11,7 @@ use super::commit::{check_no_autostash, end_merge};
 use super::index::{Files, Index, IndexEntry};
 use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Version, is_path};
-use super::worktree::{Content, FileKind};
+use super::worktree::{Content, FileKind, Worktree};
 use crate::catalog::ToolError;
 
 /// Maximum number of paths in one call.
@@ -41,9 +41,7 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
         .untracked(&index, &worktree, false)?
         .into_iter()
         .collect();
-    let wanted = wanted(&paths, &index, &untracked, |path| {
-        worktree.find(path.as_bstr()).doing("look at a file")
-    })?;
+    let wanted = wanted(place, &paths, &index, &untracked, &worktree)?;
 
     let mut staged = index.staged.clone();
     let mut is_changed = false;
@@ -88,13 +86,15 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
 
 /// Returns the paths that the names match.
 fn wanted(
+    place: &OpenRepository<'_>,
     named: &[BString],
     index: &Index,
     untracked: &BTreeSet<BString>,
-    look: impl Fn(&BString) -> Result<Option<FileKind>, ToolError>,
+    worktree: &Worktree,
 ) -> Result<BTreeSet<BString>, ToolError> {
     let mut wanted = BTreeSet::new();
     for name in named {
+        place.stop.check()?;
         let tracked = index.staged.keys().chain(index.conflicts.keys());
         let found: Vec<&BString> = tracked
             .chain(index.intended.keys())
@@ -102,10 +102,10 @@ fn wanted(
             .filter(|path| covers(name.as_bstr(), path.as_bstr()))
             .collect();
         if found.is_empty() && !name.is_empty() {
-            let is_there = look(name)?;
+            let kind = worktree.find(name.as_bstr()).doing("look at a file")?;
             let mut as_folder = name.clone();
             as_folder.push(b'/');
-            return Err(ToolError::new(match is_there {
+            return Err(ToolError::new(match kind {
                 None => format!("pathspec '{name}' did not match any files"),
                 Some(_) if untracked.contains(&as_folder) => {
                     format!("'{name}' is a repository of its own, and cannot be added")

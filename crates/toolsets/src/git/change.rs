@@ -1,6 +1,6 @@
 //! Changes between two states of a repository, by path.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use gix::ObjectId;
 use gix::bstr::{BString, ByteSlice};
@@ -67,31 +67,7 @@ impl Change {
 
 /// Combines a removed file and an added one with equal content into a move, preferring equal file names.
 pub(super) fn with_moves(changes: Vec<Change>) -> Vec<Change> {
-    let mut gone: HashMap<ObjectId, Vec<usize>> = HashMap::new();
-    for (position, change) in changes.iter().enumerate() {
-        if let (Some(old), None) = (change.old, change.new)
-            && old.version.mode.is_file()
-        {
-            gone.entry(old.version.id).or_default().push(position);
-        }
-    }
-    let mut moves = Vec::new();
-    for (position, change) in changes.iter().enumerate() {
-        let (None, Some(new)) = (change.old, change.new) else {
-            continue;
-        };
-        let Some(candidates) = gone.get_mut(&new.version.id) else {
-            continue;
-        };
-        if !new.version.mode.is_file() || candidates.is_empty() {
-            continue;
-        }
-        let same_name = candidates
-            .iter()
-            .position(|at| file_name(&changes[*at].path) == file_name(&change.path));
-        let source = candidates.remove(same_name.unwrap_or_default());
-        moves.push((source, position));
-    }
+    let moves = moves(&changes);
     let mut left: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
     for (source, position) in moves {
         let source = left[source].take();
@@ -101,6 +77,46 @@ pub(super) fn with_moves(changes: Vec<Change>) -> Vec<Change> {
         }
     }
     left.into_iter().flatten().collect()
+}
+
+/// Returns the moves: the positions of a removed file and of an added one.
+fn moves(changes: &[Change]) -> Vec<(usize, usize)> {
+    // Positions of removed files by content, and by content and file name. Thousands of files can have one content.
+    let mut by_content: HashMap<ObjectId, VecDeque<usize>> = HashMap::new();
+    let mut by_name: HashMap<(ObjectId, &[u8]), VecDeque<usize>> = HashMap::new();
+    for (position, change) in changes.iter().enumerate() {
+        if let (Some(old), None) = (change.old, change.new)
+            && old.version.mode.is_file()
+        {
+            let (id, name) = (old.version.id, file_name(&change.path));
+            by_content.entry(id).or_default().push_back(position);
+            by_name.entry((id, name)).or_default().push_back(position);
+        }
+    }
+    let mut is_taken = vec![false; changes.len()];
+    let mut moves = Vec::new();
+    for (position, change) in changes.iter().enumerate() {
+        let (None, Some(new)) = (change.old, change.new) else {
+            continue;
+        };
+        if !new.version.mode.is_file() {
+            continue;
+        }
+        let (id, name) = (new.version.id, file_name(&change.path));
+        let source = first_left(by_name.get_mut(&(id, name)), &is_taken)
+            .or_else(|| first_left(by_content.get_mut(&id), &is_taken));
+        if let Some(source) = source {
+            is_taken[source] = true;
+            moves.push((source, position));
+        }
+    }
+    moves
+}
+
+/// Takes positions from a queue up to the first that is not taken yet, and returns that one.
+fn first_left(queue: Option<&mut VecDeque<usize>>, is_taken: &[bool]) -> Option<usize> {
+    let queue = queue?;
+    std::iter::from_fn(|| queue.pop_front()).find(|position| !is_taken[*position])
 }
 
 fn file_name(path: &BString) -> &[u8] {
@@ -178,5 +194,17 @@ mod tests {
             Some("a/y")
         );
         assert_eq!(moved.len(), 2);
+    }
+    #[test]
+    fn many_files_of_one_content_are_moved_in_linear_time() {
+        const COUNT: usize = 200_000;
+        let gone = (0..COUNT).map(|n| change(&format!("a/{n}"), side(1), None));
+        let new = (0..COUNT).map(|n| change(&format!("b/x{n}"), None, side(1)));
+        let begun = std::time::Instant::now();
+        let moved = with_moves(gone.chain(new).collect());
+        assert_eq!(moved.len(), COUNT);
+        assert_eq!(moved[7].from.as_ref().expect("moved"), "a/7");
+        // Comparing them pairwise takes minutes.
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 }

@@ -205,7 +205,7 @@ pub(super) fn names(change: &Change) -> (String, String) {
 }
 
 /// Returns true for binary content: as in Git, if there is a zero byte near the beginning.
-pub(super) fn is_binary(bytes: &[u8]) -> bool {
+fn is_binary(bytes: &[u8]) -> bool {
     const LOOKED_AT: usize = 8000;
     bytes[..bytes.len().min(LOOKED_AT)].contains(&0)
 }

@@ -162,7 +162,8 @@ impl Worktree {
     /// Replaces a path with a file or a link. Missing folders are created.
     pub(super) fn write(&self, path: &BStr, mode: Mode, bytes: &[u8]) -> io::Result<Stat> {
         let (folder, name) = self.made_parent(path)?;
-        let temporary = format!(".longshore-{:016x}", random()?);
+        let random = getrandom::u64().map_err(io::Error::other)?;
+        let temporary = format!(".longshore-{random:016x}");
         let permissions = match mode {
             Mode::Executable => Permissions::from_raw_mode(0o777),
             _ => Permissions::from_raw_mode(0o666),
@@ -379,12 +380,6 @@ fn stat_of(stat: &rustix::fs::Stat) -> Stat {
         gid: stat.st_gid as u32,
         size: stat.st_size as u32,
     }
-}
-
-fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 #[cfg(test)]

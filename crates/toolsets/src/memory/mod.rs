@@ -6,6 +6,7 @@ mod graph;
 mod lines;
 mod store;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use graph::{Added, Addition, Bounds, Deletion, Entity, Graph, GraphError, Part, 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::{Store, StoreError};
 
 use super::{Blocking, Stop, Toolset, ToolsetContext, ToolsetError};
 use crate::catalog::{
-    Announcer, Arguments, CallContext, CallFuture, Definition, IntoOutput, IntoResource as _,
-    IntoTool as _, Output, ResourceDefinition, ResourceError, Tool, ToolError, resource_fn,
-    tool_fn,
+    Announcer, CallContext, Definition, IntoOutput, IntoResource as _, IntoTool as _, Output,
+    ResourceDefinition, ResourceError, Tool, ToolError, resource_fn, tool_fn,
 };
 use crate::protocol::Content;
 
@@ -201,16 +202,17 @@ impl Memory {
         A: DeserializeOwned + JsonSchema + Send + 'static,
     {
         let memory = Arc::clone(self);
-        typed::<_, Part, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
+        let read = move |context: Arc<CallContext>, wanted: A| {
             let memory = Arc::clone(&memory);
             async move {
-                let output = memory.read(&context, move |graph| {
+                let written = memory.read(&context, move |graph| {
                     let part = show(graph, wanted);
-                    output(pretty(&part)?, &part)
+                    Written::new(pretty(&part)?, &part)
                 });
-                output.await
+                written.await
             }
-        })
+        };
+        tool_fn(definition, read).into_tool()
     }
 
     /// Creates a tool that changes the caller's graph, and returns the changes as text and as structured content.
@@ -225,7 +227,7 @@ impl Memory {
         R: Serialize + JsonSchema + 'static,
     {
         let memory = Arc::clone(self);
-        typed::<_, R, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
+        let write = move |context: Arc<CallContext>, wanted: A| {
             let memory = Arc::clone(&memory);
             async move {
                 let place = memory.store.place(context.principal());
@@ -236,16 +238,17 @@ impl Memory {
                     let changed = store.change(&place, stop, |graph| change(graph, wanted, bounds));
                     let (value, is_changed) =
                         changed.inspect_err(|error| told_limit(error, stop))?;
-                    Ok((output(text(&value)?, &value)?, is_changed))
+                    Ok((Written::new(text(&value)?, &value)?, is_changed))
                 });
-                let (output, is_changed) = changed.await?;
+                let (written, is_changed) = changed.await?;
                 // A notification about one caller's graph would reach all subscribers, who each see their own.
                 if is_changed && is_shared {
                     memory.announcer.resource_changed(URI);
                 }
-                Ok(output)
+                Ok(written)
             }
-        })
+        };
+        tool_fn(definition, write).into_tool()
     }
 }
 
@@ -256,43 +259,30 @@ fn told_limit(error: &StoreError, stop: &Stop) {
     }
 }
 
-/// Creates a tool whose output has the schema of `R`.
-fn typed<A, R, F, Fut>(mut definition: Definition, function: F) -> Arc<dyn Tool>
-where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    R: IntoOutput,
-    F: Fn(Arc<CallContext>, A) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Output, ToolError>> + Send + 'static,
-{
-    if let Some(schema) = R::output_schema() {
-        definition = definition.output_schema(schema);
-    }
-    GraphTool(tool_fn(definition, function)).into_tool()
+/// A result with the schema of `R` and a text beside it, serialized where it was made.
+struct Written<R> {
+    output: Output,
+    of: PhantomData<fn() -> R>,
 }
 
-/// A tool whose output and schema come from the same type, so the output needs no validation.
-struct GraphTool<T>(T);
-
-impl<T: Tool> Tool for GraphTool<T> {
-    fn definition(&self) -> &Definition {
-        self.0.definition()
-    }
-
-    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        self.0.call(context, arguments)
-    }
-
-    fn validates_arguments(&self) -> bool {
-        self.0.validates_arguments()
-    }
-
-    fn checks_output(&self) -> bool {
-        true
+impl<R: Serialize> Written<R> {
+    fn new(text: String, value: &R) -> Result<Self, ToolError> {
+        let output = Output::structured(value)?;
+        Ok(Self {
+            output: output.with_content([Content::text(text)]),
+            of: PhantomData,
+        })
     }
 }
 
-fn output<T: Serialize>(text: String, value: &T) -> Result<Output, ToolError> {
-    Ok(Output::structured(value)?.with_content([Content::text(text)]))
+impl<R: IntoOutput> IntoOutput for Written<R> {
+    fn into_output(self) -> Result<Output, ToolError> {
+        Ok(self.output)
+    }
+
+    fn output_schema() -> Option<Value> {
+        R::output_schema()
+    }
 }
 
 fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, ToolError> {

@@ -39,7 +39,7 @@ async fn a_list_with_more_pages_than_are_read_says_that_it_is_truncated() {
     })
     .await;
     for (max, expected) in [
-        (2, r#"{"items":[0,0],"truncated":true}"#),
+        (2, r#"{"items":[0,0],"truncated":true,"next":3}"#),
         (3, r#"{"items":[0,0,0]}"#),
         (4, r#"{"items":[0,0,0]}"#),
     ] {
@@ -49,6 +49,37 @@ async fn a_list_with_more_pages_than_are_read_says_that_it_is_truncated() {
         let read = lines(&seen);
         assert_eq!(output.structured.as_deref(), Some(expected), "{read:?}");
     }
+}
+
+/// A cursor belongs to one caller's list, so it is the caller who has to pass it on.
+#[tokio::test]
+async fn a_truncated_list_goes_on_from_its_cursor() {
+    let (server, seen) = serve(|request| {
+        let line = request.lines().next().expect("a line");
+        let (items, next) = match line {
+            line if line.contains("after=b%26c") => ("[3]", "null"),
+            line if line.contains("after=a") => ("[2]", r#""b&c""#),
+            _ => ("[1]", r#""a""#),
+        };
+        let body = format!(r#"{{"items": {items}, "next": {next}}}"#);
+        response("200 OK\r\ncontent-type: application/json", body.as_bytes())
+    })
+    .await;
+    let pages = json!({"items": "/items", "next": "/next", "query": "after", "max": 2});
+    let tool = tool(
+        server,
+        json!({
+            "arguments": {"cursor": {"optional": true}},
+            "query": {"after": "{{ cursor }}"},
+            "pages": pages,
+        }),
+    );
+    let first = call(&tool, json!({})).await.expect("pages");
+    let expected = r#"{"items":[1,2],"truncated":true,"next":"b&c"}"#;
+    assert_eq!(first.structured.as_deref(), Some(expected));
+    let rest = call(&tool, json!({"cursor": "b&c"})).await.expect("pages");
+    assert_eq!(rest.structured.as_deref(), Some(r#"{"items":[3]}"#));
+    assert_eq!(lines(&seen).len(), 3);
 }
 
 #[tokio::test]

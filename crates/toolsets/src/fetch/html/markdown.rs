@@ -96,20 +96,22 @@ impl Markdown {
         self.text.len()
     }
 
-    pub(super) fn finish(mut self) -> String {
+    /// Returns the text, and whether it is not all because it is full.
+    pub(super) fn finish(mut self) -> (String, bool) {
         while let Some(open) = self.open.pop() {
             self.close(open);
         }
-        self.text
+        (self.text, self.full)
     }
 
     // === Input ===
 
     pub(super) fn text(&mut self, text: &str) {
         if let Some(preformatted) = &mut self.preformatted {
-            if preformatted.text.len() + text.len() <= self.max {
-                preformatted.text.push_str(text);
-            }
+            let left = self.max - preformatted.text.len().min(self.max);
+            preformatted
+                .text
+                .push_str(longshore_protocol::prefix(text, left));
             return;
         }
         let is_space = |c: Option<char>| c.is_some_and(|c| c.is_ascii_whitespace());

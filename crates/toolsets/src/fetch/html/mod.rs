@@ -20,22 +20,29 @@ const MARKDOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Number of tokens between two calls of `check`.
 const PIECES: usize = 4096;
 
-/// Converts a page to Markdown. Returns an empty string if it has no readable content. `check` is called regularly
-/// and can stop the conversion.
+/// Converts a page to Markdown, which is empty if it has no readable content. Also returns whether the rest of it was
+/// omitted. `check` is called regularly and can stop the conversion.
 ///
 /// # Errors
 ///
 /// The error of `check`.
-pub(super) fn markdown<E>(page: &str, check: impl Fn() -> Result<(), E>) -> Result<String, E> {
+pub(super) fn markdown<E>(
+    page: &str,
+    check: impl Fn() -> Result<(), E>,
+) -> Result<(String, bool), E> {
     let found = read(page, true, &check)?;
-    if found.is_empty() {
+    if found.0.is_empty() {
         // The page may consist only of a footer, or have an aside that is never closed.
         return read(page, false, &check);
     }
     Ok(found)
 }
 
-fn read<E>(page: &str, choosy: bool, check: impl Fn() -> Result<(), E>) -> Result<String, E> {
+fn read<E>(
+    page: &str,
+    choosy: bool,
+    check: impl Fn() -> Result<(), E>,
+) -> Result<(String, bool), E> {
     let mut reader = Reader {
         markdown: Markdown::new(MARKDOWN_BYTES_MAX),
         choosy,
@@ -205,21 +212,19 @@ impl Reader {
         }
     }
 
-    /// Returns the main part if it is long enough, else everything.
-    fn finish(self) -> String {
+    /// Returns the main part if it is long enough, else everything. Also returns whether its rest was omitted.
+    fn finish(self) -> (String, bool) {
         /// Minimum length of the main part, in bytes.
         const WORTH_BYTES: usize = 400;
-        let whole = self.markdown.finish();
-        let Some(main) = self.main else {
-            return whole.trim().to_owned();
-        };
-        let end = main.end.unwrap_or(whole.len()).min(whole.len());
-        let part = whole.get(main.begin..end).unwrap_or_default().trim();
-        if WORTH_BYTES <= part.len() || whole.len() / 2 <= part.len() {
-            part.to_owned()
-        } else {
-            whole.trim().to_owned()
+        let (whole, is_full) = self.markdown.finish();
+        if let Some(main) = self.main {
+            let end = main.end.unwrap_or(whole.len()).min(whole.len());
+            let part = whole.get(main.begin..end).unwrap_or_default().trim();
+            if WORTH_BYTES <= part.len() || whole.len() / 2 <= part.len() {
+                return (part.to_owned(), is_full && end == whole.len());
+            }
         }
+        (whole.trim().to_owned(), is_full)
     }
 }
 
@@ -265,7 +270,7 @@ mod tests {
     use super::*;
 
     fn markdown(page: &str) -> String {
-        let Ok(text) = super::markdown(page, || Ok::<_, std::convert::Infallible>(()));
+        let Ok((text, _)) = super::markdown(page, || Ok::<_, std::convert::Infallible>(()));
         text
     }
 
@@ -481,6 +486,24 @@ mod tests {
                 begun.elapsed()
             );
         }
+    }
+
+    #[test]
+    fn a_page_whose_rest_is_omitted_is_told_from_a_whole_one() {
+        let is_cut = |page: &str| {
+            let Ok((text, is_cut)) =
+                super::markdown(page, || Ok::<_, std::convert::Infallible>(()));
+            assert!(text.len() <= MARKDOWN_BYTES_MAX);
+            is_cut
+        };
+        let long = "word ".repeat(MARKDOWN_BYTES_MAX / 5 + 1);
+        let main = "word ".repeat(100);
+        assert!(!is_cut("<p>word"));
+        assert!(is_cut(&long));
+        assert!(is_cut(&format!("<pre>{long}</pre>")));
+        assert!(is_cut(&format!("<pre>a<b>{long}</b>{long}</pre>")));
+        assert!(!is_cut(&format!("<main>{main}</main>{long}")));
+        assert!(is_cut(&format!("<main>{main}{long}")));
     }
 
     proptest! {

@@ -328,6 +328,57 @@ async fn so_many_pages_are_fetched_at_once_and_others_wait() {
     drop(held);
 }
 
+#[tokio::test]
+async fn a_conversion_that_fails_is_told_from_a_slow_one() {
+    let (server, _) = serve(|_| response("200 OK\r\ncontent-type: text/html", b"<p>words")).await;
+    let url = format!("{}/page", base(server));
+    for (conversion, expected) in [
+        (
+            Duration::from_millis(20),
+            format!(
+                "Failed to convert {url} to text: it waited 0.02 s for other calls and did not begin; try again later"
+            ),
+        ),
+        (
+            Duration::from_secs(60),
+            format!(
+                "Failed to fetch {url}: fetching it and converting it to text took longer than 1 s (builtin.fetch.timeout_seconds); try again later, or fetch a shorter page"
+            ),
+        ),
+    ] {
+        let mut pages = pages(|config| {
+            config.robots = false;
+            config.timeout_seconds = 1;
+        });
+        pages.conversions = Blocking::new(1, conversion);
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let (began, begun) = tokio::sync::oneshot::channel();
+        let other = pages.conversions.run(move |_| {
+            let _ = began.send(());
+            let _ = held.recv();
+            Ok(())
+        });
+        let fetched = async {
+            begun.await.expect("it has begun");
+            let fetched = get(&pages, &url).await;
+            drop(hold);
+            fetched
+        };
+        let (_, fetched) = tokio::join!(other, fetched);
+        assert_eq!(fetched, Err(expected));
+    }
+}
+
+#[test]
+fn markdown_that_is_not_the_whole_page_says_so() {
+    let page = "word ".repeat(2 * 1024 * 1024);
+    let converted = text_of(page.as_bytes(), "text/html", false, &Stop::never());
+    let (_, text) = converted.expect("a text");
+    assert!(text.ends_with(CUT), "{}", &text[text.len() - 200..]);
+    let raw = text_of(page.as_bytes(), "text/html", true, &Stop::never());
+    assert_eq!(raw.expect("a text").1, page);
+}
+
 #[test]
 fn settings_that_cannot_work_are_refused() {
     for (change, part) in [
