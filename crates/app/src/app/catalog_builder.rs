@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::admission::{check_search_names, checked_policy, warn_of_limits};
-use super::endpoints::Endpoint;
+use super::endpoints::{self, Endpoint};
 use super::error::AppError;
 use super::hooks::Commit;
-use super::items::{AppItems, Identity, LoadedItems, log_rejected, report_rejected};
+use super::items::{AppItems, Identity, LoadedItems, NamedApp, log_rejected, report_rejected};
 #[cfg(feature = "cli")]
 use super::offering::Offering;
 use super::upstream_metrics;
@@ -114,6 +114,7 @@ impl CatalogBuilder {
         let completeness = self.items.completeness(&loaded);
         report_rejected(&catalog, completeness, &self.items.origins)?;
         check_search_names(&config.server, &catalog)?;
+        endpoints::check_selections(&config, &self.items, &catalog)?;
         warn_of_limits(&config.limits, &catalog, completeness);
         let policy = checked_policy(&config.policy, &catalog, completeness)?;
         let rules = config.policy.rules.len();
@@ -140,6 +141,11 @@ impl CatalogBuilder {
             // Upstream servers and mounted sources may have changed in between.
             builder.rebuild();
         }))
+    }
+
+    /// Returns the endpoints of other applications.
+    pub(super) fn apps(&self) -> impl Iterator<Item = NamedApp<'_>> + Clone {
+        self.endpoints.iter().filter_map(Endpoint::app)
     }
 
     /// Adds the location of the setting to an error.

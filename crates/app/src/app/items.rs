@@ -172,7 +172,8 @@ impl AppItems {
         if !config.upstreams.is_empty() {
             let rules = self.upstream_rules(config, keys);
             let upstreams = Upstreams::new(&config.upstreams, rules)?;
-            self.upstreams = Some(Arc::new(upstreams));
+            // A check without the network needs the errors in their settings only.
+            self.upstreams = (!self.leaves_out).then(|| Arc::new(upstreams));
         }
         let artifacts = Artifacts::new(
             &config.artifacts,
@@ -425,6 +426,9 @@ pub(super) fn log_rejected<'r>(
         }
     }
 }
+
+/// Endpoint of another application, and that application's identity.
+pub(super) type NamedApp<'a> = (&'a str, &'a Identity);
 
 /// Name, version and instructions of an application; settings override them.
 #[derive(Clone, Default)]

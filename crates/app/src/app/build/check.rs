@@ -7,8 +7,8 @@ use super::super::dry_run::without_new_files;
 use super::super::error::AppError;
 use super::super::server_card::ServerCards;
 use super::super::supervisor::Supervisor;
-use super::super::warnings::{warn_in_public, warn_of_nobody};
-use crate::auth::Authentication;
+use super::super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
+use super::Assembled;
 use crate::config::{Config, is_public};
 use crate::harness::Harness;
 use crate::seal::KeyRing;
@@ -16,8 +16,8 @@ use crate::telemetry::Telemetry;
 use crate::transport::http::Tls;
 
 impl App {
-    /// Does everything that serving would, except for binding the address. With `offline`, upstream servers and documents
-    /// at URLs are left out.
+    /// Does everything that serving would, except for binding the addresses. With `offline`, upstream servers are not contacted,
+    /// and documents at URLs are left out.
     #[doc(hidden)]
     pub async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
         let (config, _) = self.take_config()?;
@@ -38,17 +38,12 @@ impl App {
     pub fn diagnostic_harness(mut self) -> Result<Harness, AppError> {
         let (mut config, _) = self.take_config()?;
         let (origins, written) = (self.offers.origins.clone(), Arc::clone(&config));
-        let checked = self.check_access_of(&config).map(drop);
+        let checked = ServerCards::new(&config, self.apps()).map(drop);
+        let checked = checked.and_then(|()| self.authentication(&config).map(drop));
         let checked = checked.and_then(|()| without_new_files(Arc::make_mut(&mut config)));
         checked.map_err(|error| error.located(&origins, &written))?;
         self.config = Some(config);
         self.harness()
-    }
-
-    /// Checks the authentication of callers and what they are told before.
-    fn check_access_of(&mut self, config: &Config) -> Result<Authentication, AppError> {
-        ServerCards::new(config, &[])?;
-        self.authentication(config)
     }
 
     async fn check_with(
@@ -56,25 +51,20 @@ impl App {
         mut config: Arc<Config>,
         offline: bool,
     ) -> Result<Checked, AppError> {
-        let auth = self.check_access_of(&config)?;
+        let auth = self.authentication(&config)?;
         warn_of_nobody(&config, &auth, self.proved);
+        warn_of_open_secrets(&config);
         Tls::load(&config.http.tls)?;
         if is_public(&config) {
             let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
         }
         let mut left_out = Vec::new();
-        let config = Arc::make_mut(&mut config);
-        without_new_files(config)?;
+        let settings = Arc::make_mut(&mut config);
+        without_new_files(settings)?;
         if offline {
-            #[cfg(feature = "sources")]
-            for (name, upstream) in &config.upstreams {
-                if !upstream.disabled {
-                    upstream.target(name)?;
-                }
-            }
-            left_out.extend(std::mem::take(&mut config.upstreams).into_keys());
-            config.sources.retain(|source| {
+            left_out.extend(settings.upstreams.keys().cloned());
+            settings.sources.retain(|source| {
                 let is_far = source
                     .openapi
                     .as_ref()
@@ -87,17 +77,16 @@ impl App {
             self.offers.leaves_out = !left_out.is_empty();
         }
         // A check waits for the upstream servers, even if the start does not.
-        if config.upstreams_wait_seconds == Some(0) {
-            config.upstreams_wait_seconds = None;
+        if settings.upstreams_wait_seconds == Some(0) {
+            settings.upstreams_wait_seconds = None;
         }
         let supervisor = Supervisor::new();
+        let background = supervisor.background();
         let keys = Arc::new(KeyRing::new(&config.seal)?);
-        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(config));
-        self.offers.metrics = telemetry.metrics.clone();
-        self.offers
-            .prepare(config, &keys, supervisor.background())?;
-        let upstreams = self.offers.upstreams.clone();
-        let server = Box::pin(self.build(config, telemetry, keys)).await?.server;
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        let Assembled {
+            server, upstreams, ..
+        } = Box::pin(self.assemble(&config, &auth, telemetry, keys, background)).await?;
         let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
         let awaited = awaited.into_iter().flatten();

@@ -6,18 +6,25 @@ use std::path::PathBuf;
 
 use super::super::endpoints;
 use super::super::error::AppError;
+use super::super::items::NamedApp;
 use super::super::server_card::ServerCards;
 use crate::auth::{AuthSetupError, Authentication};
-use crate::config::Config;
+use crate::config::{Config, validate_features};
 use crate::seal::KeyRing;
 use crate::transport::http::Tls;
 
-/// Checks the parts of the server to which changed settings belong, and creates nothing. `changed` are the names of the settings.
+/// Checks the parts of the server to which changed settings belong, and creates nothing. `changed` are the names of the settings,
+/// `apps` the endpoints that the application defines.
 ///
 /// # Errors
 ///
 /// The error with which the server would not start.
-pub(super) fn check_start(config: &Config, changed: &[&str]) -> Result<(), AppError> {
+pub(super) fn check_start<'a>(
+    config: &Config,
+    changed: &[&str],
+    apps: impl Iterator<Item = NamedApp<'a>> + Clone,
+) -> Result<(), AppError> {
+    validate_features(config)?;
     let has_changed = |sections: &[&str]| {
         let is_in_one = |name: &&str| sections.iter().any(|section| is_in(name, section));
         changed.iter().any(is_in_one)
@@ -29,7 +36,7 @@ pub(super) fn check_start(config: &Config, changed: &[&str]) -> Result<(), AppEr
         Tls::load(&config.http.tls)?;
     }
     if has_changed(&["http.server_card", "http.public_url", "endpoints"]) {
-        ServerCards::new(config, &[])?;
+        ServerCards::new(config, apps.clone())?;
     }
     if has_changed(&[
         "auth",
@@ -38,7 +45,7 @@ pub(super) fn check_start(config: &Config, changed: &[&str]) -> Result<(), AppEr
         "http.tls",
         "http.trusted_proxies",
     ]) {
-        check_authentication(config)?;
+        check_authentication(config, apps)?;
     }
     #[cfg(feature = "sources")]
     if has_changed(&["upstreams"]) {
@@ -56,8 +63,11 @@ pub(super) fn checked_files(config: &Config) -> impl Iterator<Item = PathBuf> {
     files.into_iter().flatten().cloned()
 }
 
-fn check_authentication(config: &Config) -> Result<(), AppError> {
-    let endpoints = endpoints::requirements(config, std::iter::empty())?;
+fn check_authentication<'a>(
+    config: &Config,
+    apps: impl Iterator<Item = NamedApp<'a>>,
+) -> Result<(), AppError> {
+    let endpoints = endpoints::requirements(config, apps)?;
     let facts = endpoints::server_facts(config, &endpoints);
     match Authentication::new(&config.auth, facts, Vec::new()) {
         // The last key may be revoked while the server runs. Its hook reports that.
@@ -80,7 +90,10 @@ fn is_in(setting: &str, section: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::App;
+    use super::super::super::items::Identity;
     use super::*;
+    use crate::server::EndpointConfig;
 
     #[test]
     fn sections_have_the_settings_below_them() {
@@ -100,10 +113,52 @@ mod tests {
         let mut config = Config::default();
         config.http.tls.certificate = Some("/none.pem".into());
         config.http.tls.key = Some("/none.pem".into());
-        assert!(check_start(&config, &[]).is_ok());
-        assert!(check_start(&config, &["http.port"]).is_ok());
-        let failed = check_start(&config, &["http.tls.key"]);
+        let check = |changed: &[&str]| check_start(&config, changed, std::iter::empty());
+        assert!(check(&[]).is_ok());
+        assert!(check(&["http.port"]).is_ok());
+        let failed = check(&["http.tls.key"]);
         assert!(matches!(failed, Err(AppError::Tls(_))), "{failed:?}");
         assert_eq!(checked_files(&config).count(), 2);
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_with_the_name_of_one_of_the_application_is_rejected_as_at_a_start() {
+        let mut config = Config::default();
+        config.http.port = 0;
+        let all = EndpointConfig {
+            tools: vec!["*".to_owned()],
+            ..EndpointConfig::default()
+        };
+        config.endpoints.insert("sums".to_owned(), all);
+        let app = App::new().endpoint("sums", App::new());
+        let started = app.config(config.clone()).bind().await;
+        let started = started.expect_err("two endpoints").to_string();
+        let identity = Identity::default();
+        let app = |name| std::iter::once((name, &identity));
+        let reloaded = check_start(&config, &["endpoints.sums"], app("sums"));
+        assert_eq!(
+            reloaded.map_err(|error| error.to_string()),
+            Err(started.clone())
+        );
+        assert!(
+            started.contains("two endpoints have this name"),
+            "{started}"
+        );
+        assert!(check_start(&config, &["endpoints.sums"], app("others")).is_ok());
+    }
+
+    #[test]
+    fn an_endpoint_of_the_application_at_the_path_of_the_server_card_is_found() {
+        let mut config = Config::default();
+        config.http.public_url = Some("https://mcp.example.com".to_owned());
+        config.http.server_card.name = Some("com.example/sums".to_owned());
+        let identity = Identity::default();
+        let check = |name| {
+            let apps = std::iter::once((name, &identity));
+            check_start(&config, &["http.server_card.name"], apps)
+        };
+        assert!(check("sums").is_ok());
+        let failed = check("server-card");
+        assert!(matches!(failed, Err(AppError::ServerCard(_))), "{failed:?}");
     }
 }
