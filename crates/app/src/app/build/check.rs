@@ -113,3 +113,68 @@ pub struct Checked {
     /// Names of the sources and upstream servers that were not checked.
     pub left_out: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::auth::FacadeConfig;
+    use crate::catalog::{CallContext, Definition, tool_fn};
+    use crate::server::EndpointConfig;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+
+    fn app(tool: &'static str) -> App {
+        let said = |_: Arc<CallContext>, _: Nothing| async { Ok("said") };
+        App::new().tool(tool_fn(Definition::new(tool), said))
+    }
+
+    #[tokio::test]
+    async fn a_check_finds_what_an_endpoint_cannot_offer_as_a_start_does() {
+        let mut config = Config::default();
+        config.http.port = 0;
+        let searched = EndpointConfig {
+            tools: vec!["*".to_owned()],
+            search_above: Some(0),
+            ..EndpointConfig::default()
+        };
+        config.endpoints.insert("searched".to_owned(), searched);
+        for (tool, is_good) in [("again", true), ("search_tools", false)] {
+            let started = app(tool).config(config.clone()).bind().await.map(drop);
+            let checked = app(tool).config(config.clone()).check(true).await.map(drop);
+            assert_eq!(checked.is_ok(), is_good, "{checked:?}");
+            let in_words = |result: Result<(), AppError>| result.map_err(|e| e.to_string());
+            assert_eq!(in_words(checked), in_words(started));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_check_builds_the_authorization_server_and_contacts_nobody() {
+        let mut config = Config::default();
+        config.http.public_url = Some("https://mcp.example.com".to_owned());
+        config.auth.oauth.facade = serde_json::from_value::<FacadeConfig>(json!({
+            "provider": "https://login.invalid", "client_id": "a", "client_secret": "b", "allow": {"anyone": true},
+        }))
+        .expect("settings");
+        let checked = app("again").config(config).check(true).await;
+        assert_eq!(checked.expect("valid").tools, 1);
+    }
+
+    #[tokio::test]
+    async fn settings_of_upstream_servers_are_checked_without_contacting_them() {
+        let check = |settings: serde_json::Value| {
+            let mut config = Config::default();
+            let upstream = serde_json::from_value(settings).expect("settings");
+            config.upstreams.insert("up".to_owned(), upstream);
+            app("again").config(config).check(true)
+        };
+        let good = check(json!({"url": "https://up.invalid/mcp"})).await;
+        assert_eq!(good.expect("valid").left_out, ["up"]);
+        let token = json!({"bearer": "secret"});
+        let wrong = check(json!({"url": "https://up.invalid/mcp", "listing_auth": token})).await;
+        let wrong = wrong.expect_err("of no effect").to_string();
+        assert!(wrong.contains("listing_auth"), "{wrong}");
+    }
+}
