@@ -11,6 +11,7 @@ use super::super::server_card::ServerCards;
 use crate::auth::{AuthSetupError, Authentication};
 use crate::config::{Config, validate_features};
 use crate::seal::KeyRing;
+use crate::state;
 use crate::transport::http::Tls;
 
 /// Checks the parts of the server to which changed settings belong, and creates nothing. `changed` are the names of the settings,
@@ -31,6 +32,13 @@ pub(super) fn check_start<'a>(
     };
     if has_changed(&["seal"]) {
         KeyRing::new(&config.seal)?;
+    }
+    if has_changed(&["state"]) {
+        // Nothing is connected.
+        drop(state::open(&config.state)?);
+    }
+    if has_changed(&["audit"]) {
+        config.audit.check()?;
     }
     if has_changed(&["http.tls"]) {
         Tls::load(&config.http.tls)?;
@@ -145,6 +153,20 @@ mod tests {
             "{started}"
         );
         assert!(check_start(&config, &["endpoints.sums"], app("others")).is_ok());
+    }
+
+    #[test]
+    fn the_shared_state_and_the_audit_log_are_checked() {
+        let mut config = Config::default();
+        config.state.url = Some("https://not-redis.invalid".to_owned().into());
+        config.audit.stderr = true;
+        config.audit.arguments = true;
+        config.audit.redact = vec!["[".to_owned()];
+        let check = |changed: &[&str]| check_start(&config, changed, std::iter::empty());
+        let failed = check(&["state.url"]);
+        assert!(matches!(failed, Err(AppError::State(_))), "{failed:?}");
+        let failed = check(&["audit.redact"]);
+        assert!(matches!(failed, Err(AppError::Audit(_))), "{failed:?}");
     }
 
     #[test]
