@@ -202,6 +202,7 @@ impl App {
         #[cfg(feature = "sources")]
         if let Some(signer) = self
             .offers
+            .configured
             .signer
             .clone()
             .filter(|_| !config.sources.is_empty() || !config.upstreams.is_empty())
@@ -338,8 +339,11 @@ impl App {
             false => state,
         };
         state::export_usage(&state, &telemetry.metrics);
-        let tokens = &self.offers.tokens;
-        tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
+        #[cfg(feature = "sources")]
+        {
+            let tokens = &self.offers.configured.tokens;
+            tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
+        }
         let loaded = self.offers.load(config, None).await?;
         let catalog = self.offers.catalog(loaded.clone())?;
         let completeness = self.offers.completeness(&loaded);

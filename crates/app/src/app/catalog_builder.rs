@@ -21,7 +21,7 @@ use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
 use crate::config::{Config, Loaded};
 use crate::net::{self, Mutex};
 use crate::server::{Admission, PreparedSnapshot, Server};
-use crate::source::{BuiltSource, offered_at};
+use crate::source::BuiltSource;
 
 /// Builder of a server's catalogs, at `/mcp` and at each endpoint. Clients are notified of changed lists.
 pub(super) struct CatalogBuilder {
@@ -212,13 +212,10 @@ impl CatalogBuilder {
             .map(|(position, _)| position)
             .collect();
         drop(current);
-        let parts = self.items.source_parts(&config);
+        let loading = self.items.load_again(Arc::clone(&config), positions);
         async move {
-            // After an error it is tried the next time.
-            let found = offered_at(&config.sources, &positions, &parts).await;
-            let sources = positions.into_iter().zip(found.unwrap_or_default());
             RefreshedSources {
-                sources: sources.collect(),
+                sources: loading.await,
                 config,
             }
         }
