@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::admission::{check_search_names, checked_policy, warn_of_limits};
+use super::admission::checked_catalog;
 #[cfg(feature = "sources")]
 use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
@@ -21,7 +21,7 @@ use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
 use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook, name_hook};
-use super::items::{LoadedItems, NamedApp, report_rejected};
+use super::items::{LoadedItems, NamedApp};
 use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
 use super::server_card::ServerCards;
@@ -345,16 +345,9 @@ impl App {
             tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
         }
         let loaded = self.offers.load(config, None).await?;
-        let catalog = self.offers.catalog(loaded.clone())?;
-        let completeness = self.offers.completeness(&loaded);
-        report_rejected(&catalog, completeness, &self.offers.origins)?;
-        check_search_names(&config.server, &catalog)?;
+        let (catalog, policy) = checked_catalog(&self.offers, &loaded, config)?;
         let proved = self.proved || config.auth.proves_anything();
-        warn_of_limits(&config.limits, &catalog, completeness);
-        let admission = Admission {
-            policy: checked_policy(&config.policy, &catalog, completeness)?,
-            proved,
-        };
+        let admission = Admission { policy, proved };
         let shared = ServerContext {
             state,
             is_shared,

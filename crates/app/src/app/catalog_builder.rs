@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::admission::{check_search_names, checked_policy, warn_of_limits};
+use super::admission::{check_search_names, checked_catalog, log_rejected};
 use super::endpoints::{self, Endpoint};
 use super::error::AppError;
 use super::hooks::Commit;
-use super::items::{AppItems, Identity, LoadedItems, NamedApp, log_rejected, report_rejected};
+use super::items::{AppItems, Identity, LoadedItems, NamedApp};
 #[cfg(feature = "cli")]
 use super::offering::Offering;
 use super::upstream_metrics;
@@ -110,13 +110,8 @@ impl CatalogBuilder {
             let current = self.current.lock();
             loaded = loaded.or_keep(&config.sources, &current.config.sources, &current.loaded);
         }
-        let catalog = self.items.catalog(loaded.clone())?;
-        let completeness = self.items.completeness(&loaded);
-        report_rejected(&catalog, completeness, &self.items.origins)?;
-        check_search_names(&config.server, &catalog)?;
+        let (catalog, policy) = checked_catalog(&self.items, &loaded, &config)?;
         endpoints::check_selections(&config, &self.items, &catalog)?;
-        warn_of_limits(&config.limits, &catalog, completeness);
-        let policy = checked_policy(&config.policy, &catalog, completeness)?;
         let rules = config.policy.rules.len();
         let rejected = catalog.refused().to_vec();
         let prepared = self.prepared(catalog, &config, policy)?;

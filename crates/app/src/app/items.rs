@@ -9,8 +9,7 @@ use super::error::AppError;
 use super::mounted::{Mounted, MountedItems};
 use super::origins::SettingOrigins;
 use crate::catalog::{
-    Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, RejectedItem, Skill,
-    SourceItems, Tool,
+    Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, Skill, SourceItems, Tool,
 };
 use crate::config::Config;
 use crate::net::{Background, MemoryBudget};
@@ -225,48 +224,6 @@ impl AppItems {
             catalog = catalog.with_offered("upstreams", around(offered));
         }
         Ok(catalog.with_extensions(self.extensions.clone())?)
-    }
-}
-
-/// Logs the rejected items of a catalog.
-///
-/// # Errors
-///
-/// There are no others, and none can become available later.
-pub(super) fn report_rejected(
-    catalog: &Catalog,
-    completeness: Completeness,
-    origins: &SettingOrigins,
-) -> Result<(), AppError> {
-    log_rejected(catalog.refused(), origins);
-    match catalog.refused().first() {
-        Some(rejected) if completeness != Completeness::Partial && catalog.offers_nothing() => {
-            Err(AppError::NothingOffered(rejected.clone()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Logs rejected items.
-pub(super) fn log_rejected<'r>(
-    rejected: impl IntoIterator<Item = &'r RejectedItem>,
-    origins: &SettingOrigins,
-) {
-    for item in rejected {
-        let (source, place) = (&*item.source, &*item.place);
-        let at = origins.of(place);
-        match item.is_retried {
-            true => {
-                tracing::warn!(
-                    source,
-                    place,
-                    at,
-                    "not available, and tried again: {}",
-                    item.problem
-                );
-            }
-            false => tracing::error!(source, place, at, "skipped: {}", item.problem),
-        }
     }
 }
 
