@@ -57,17 +57,9 @@ impl AppItems {
         config: &Config,
         keys: &Arc<KeyRing>,
     ) -> Result<(), AppError> {
-        self.configured.tokens = Tokens::new(&config.tokens, Probe::real())?;
-        let issuer = config.http.public_url.as_deref().and_then(PublicUrl::parse);
-        let root = issuer.map(|url| url.root());
-        if let Some(root) = &root {
-            let users = recognized_users(config, root);
-            self.configured.accounts = Accounts::new(keys, root.clone(), users);
-        }
-        self.configured.signer = AssertionSigner::new(keys, root);
+        self.prepare_parts(config, keys)?;
         if !config.upstreams.is_empty() {
-            let rules = self.upstream_rules(config, keys);
-            let upstreams = Upstreams::new(&config.upstreams, rules)?;
+            let upstreams = Upstreams::new(&config.upstreams, self.upstream_rules(config, keys))?;
             // A check without the network needs the errors in their settings only.
             self.upstreams = (!self.leaves_out).then(|| Arc::new(upstreams));
         }
@@ -79,6 +71,18 @@ impl AppItems {
             config.limits.memory_bytes,
         );
         self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
+        Ok(())
+    }
+
+    fn prepare_parts(&mut self, config: &Config, keys: &Arc<KeyRing>) -> Result<(), AppError> {
+        self.configured.tokens = Tokens::new(&config.tokens, Probe::real())?;
+        let issuer = config.http.public_url.as_deref().and_then(PublicUrl::parse);
+        let root = issuer.map(|url| url.root());
+        if let Some(root) = &root {
+            let users = recognized_users(config, root);
+            self.configured.accounts = Accounts::new(keys, root.clone(), users);
+        }
+        self.configured.signer = AssertionSigner::new(keys, root);
         Ok(())
     }
 
@@ -201,6 +205,21 @@ impl LoadedItems {
             && known.limits.memory_bytes == config.limits.memory_bytes;
         self.sources.get(position).filter(|_| is_same)
     }
+}
+
+/// Checks the settings of upstream servers, and what they need of other settings. No server is contacted, and nothing that is
+/// served changes.
+pub(super) fn check_upstreams(config: &Config) -> Result<(), AppError> {
+    let keys = Arc::new(KeyRing::new(&config.seal)?);
+    let mut items = AppItems::default();
+    items.prepare_parts(config, &keys)?;
+    let rules = UpstreamRules {
+        // It would be created.
+        folder: None,
+        ..items.upstream_rules(config, &keys)
+    };
+    Upstreams::new(&config.upstreams, rules)?;
+    Ok(())
 }
 
 /// Converts an error of the artifact store.

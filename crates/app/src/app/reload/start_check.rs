@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+#[cfg(feature = "sources")]
+use super::super::configured::check_upstreams;
 use super::super::endpoints;
 use super::super::error::AppError;
 use super::super::items::NamedApp;
@@ -56,10 +58,8 @@ pub(super) fn check_start<'a>(
         check_authentication(config, apps)?;
     }
     #[cfg(feature = "sources")]
-    if has_changed(&["upstreams"]) {
-        for (name, upstream) in config.upstreams.iter().filter(|(_, it)| !it.disabled) {
-            upstream.target(name)?;
-        }
+    if has_changed(&["upstreams", "auth", "http.public_url", "tokens"]) {
+        check_upstreams(config)?;
     }
     Ok(())
 }
@@ -98,6 +98,8 @@ fn is_in(setting: &str, section: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::super::App;
     use super::super::super::items::Identity;
     use super::*;
@@ -167,6 +169,26 @@ mod tests {
         assert!(matches!(failed, Err(AppError::State(_))), "{failed:?}");
         let failed = check(&["audit.redact"]);
         assert!(matches!(failed, Err(AppError::Audit(_))), "{failed:?}");
+    }
+
+    #[cfg(feature = "sources")]
+    #[tokio::test]
+    async fn upstream_servers_are_checked_with_what_they_need_of_other_settings() {
+        let check = |upstream: serde_json::Value, changed: &str| {
+            let mut config = Config::default();
+            let upstream = serde_json::from_value(upstream).expect("settings");
+            config.upstreams.insert("up".to_owned(), upstream);
+            check_start(&config, &[changed], std::iter::empty())
+        };
+        let url = "https://up.invalid/mcp";
+        let good = json!({"url": url, "auth": {"bearer": "secret"}});
+        assert!(check(good, "upstreams.up.url").is_ok());
+        let unused = json!({"url": url, "listing_auth": {"bearer": "secret"}});
+        let failed = check(unused, "upstreams.up.listing_auth");
+        assert!(matches!(failed, Err(AppError::Upstream(_))), "{failed:?}");
+        let of_users = json!({"url": url, "auth": {"per_user": {"issuer": "https://up.invalid", "client_id": "a"}}});
+        let failed = check(of_users, "http.public_url");
+        assert!(matches!(failed, Err(AppError::Upstream(_))), "{failed:?}");
     }
 
     #[test]
