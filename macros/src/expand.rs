@@ -7,7 +7,7 @@ mod definition;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{FnArg, Ident};
+use syn::{FnArg, Ident, Type};
 
 use crate::methods::{Object, new_carrier};
 use crate::options::{Task, ToolOptions};
@@ -247,9 +247,20 @@ pub(crate) fn tool_of_method(tool: &ToolFn, object: &Object) -> TokenStream {
 fn traits() -> TokenStream {
     quote! {
         use ::longshore::__private::{
-            FinishKnown as _, FinishOther as _, FinishSerialize as _, SplitDisplay as _,
-            SplitDynamic as _, SplitError as _, SplitNothing as _, SplitOther as _,
+            AnswerDisplay as _, AnswerDynamic as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
+            FinishKnown as _, FinishOther as _, FinishSerialize as _,
         };
+    }
+}
+
+/// Statements that select the traits for the returned type, and for the type of a success.
+fn answer(returns: &Type) -> TokenStream {
+    quote_spanned! {returns.span()=>
+        let __longshore_answer = ::longshore::__private::Answer::<
+            #returns,
+            ::longshore::__private::ToolError
+        >::new();
+        let __longshore_success = (&&&&&__longshore_answer).__longshore_success();
     }
 }
 
@@ -264,12 +275,12 @@ fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
     let returns = &tool.returns;
     let call = call(tool, &arguments_type(tool));
     let bind = bind_extractors(tool, &quote!(::longshore::__private::Tool));
+    let answer = answer(returns);
     // The span puts the error of a missing trait at the type.
     let finish = quote_spanned! {returns.span()=>
-        let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
-        let __longshore_success = (&&&&&__longshore_returns).__longshore_success();
+        #answer
         (&&&__longshore_success).__longshore_output(
-            (&&&&&__longshore_returns).__longshore_split(__longshore_returned)
+            (&&&&&__longshore_answer).__longshore_answer(__longshore_returned)
         )
     };
     let Carrier {
@@ -324,7 +335,7 @@ fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
     };
     let called = called(tool, &locals);
     let returned = if tool.blocking.is_some() {
-        quote!(::longshore::__private::run_blocking(move || #called).await?)
+        blocking(&called, &quote!(ToolError))
     } else {
         quote!(#called.await)
     };
@@ -335,6 +346,14 @@ fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
         let #pattern = __longshore_arguments.parse::<#arguments>()?;
         #resolve
         let __longshore_returned: #returns = #returned;
+    }
+}
+
+/// Runs the function on a blocking thread. `error` is the type of errors.
+pub(crate) fn blocking(called: &TokenStream, error: &TokenStream) -> TokenStream {
+    quote! {
+        ::longshore::__private::run_blocking::<_, ::longshore::__private::#error>(move || #called)
+            .await?
     }
 }
 
@@ -367,6 +386,7 @@ fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream 
     let scopes = &options.scopes;
     let ui = options.ui.iter();
     let common = common(tool);
+    let answer = answer(returns);
     quote! {
         ::longshore::__private::ToolSpec::new::<#arguments>(
             ::longshore::__private::Definition::new(#name)
@@ -377,8 +397,7 @@ fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream 
                 #(.ui(#ui))*
                 #common,
             {
-                let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
-                let __longshore_success = (&&&&&__longshore_returns).__longshore_success();
+                #answer
                 (&&&__longshore_success).__longshore_schema()
             },
         )

@@ -8,8 +8,8 @@ use syn::Ident;
 use syn::spanned::Spanned;
 
 use crate::expand::{
-    Carrier, bind, bind_extractors, bound_type, called, common, duration, extract, extract_one,
-    extracted, has_state, local, name, preset, resolve, state, unbound, unit,
+    Carrier, bind, bind_extractors, blocking, bound_type, called, common, duration, extract,
+    extract_one, extracted, has_state, local, name, preset, resolve, state, unbound, unit,
 };
 use crate::methods::{Object, new_carrier};
 use crate::options::{Complete, Preset, PromptOptions, ResourceOptions};
@@ -210,11 +210,7 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
     let locals: Vec<_> = (0..offered.arguments().count()).map(local).collect();
     let called = called(offered, &locals);
     let returned = if offered.blocking.is_some() {
-        quote! {
-            ::longshore::__private::run_blocking_or::<_, ::longshore::__private::#error>(
-                move || #called
-            ).await?
-        }
+        blocking(&called, error)
     } else {
         quote!(#called.await)
     };

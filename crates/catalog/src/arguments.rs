@@ -62,9 +62,12 @@ impl Arguments {
                 by_text(object)
             }
             Representation::Text(object) => by_text(object.as_str()),
-            Representation::Tree(object) => by_tree(object).or_else(|misfit| {
-                without_nulls(object, &misfit).ok_or_else(|| InvalidArguments::at(&misfit))
-            }),
+            Representation::Tree(object) => {
+                by_tree(object).or_else(|misfit| match without_nulls(object.clone(), &misfit) {
+                    Some((read, _)) => Ok(read),
+                    None => Err(InvalidArguments::at(&misfit)),
+                })
+            }
         }
     }
 
@@ -216,7 +219,11 @@ fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArgument
         let tree = serde_json::from_str::<Value>(object);
         match tree.map(|tree| (by_tree::<T>(&tree), tree)) {
             Ok((Err(misfit), tree)) => {
-                without_nulls(&tree, &misfit).ok_or_else(|| InvalidArguments::at(&misfit))
+                let read = match has_long_number(object.as_bytes()) {
+                    true => without_nulls_of_text(object, tree),
+                    false => without_nulls(tree, &misfit).map(|(read, _)| read),
+                };
+                read.ok_or_else(|| InvalidArguments::at(&misfit))
             }
             Ok((Ok(_), _)) | Err(_) => Err(InvalidArguments::somewhere(&refusal)),
         }
@@ -226,20 +233,42 @@ fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArgument
 /// Maximum number of nulls that are left out.
 const NULLS_MAX: usize = 100;
 
-/// Deserialises mismatched arguments without the nulls that do not match, if that is possible. Some clients send null for
-/// each optional argument that the model leaves out.
+/// Deserialises mismatched arguments without the nulls that do not match, if that is possible. Returns the remaining arguments
+/// too. Some clients send null for each optional argument that the model leaves out.
 #[cold]
-fn without_nulls<T: DeserializeOwned>(object: &Value, mismatch: &TypeMismatch) -> Option<T> {
-    let mut name = name_of_null(object, mismatch)?;
-    let mut rest = object.clone();
+fn without_nulls<T: DeserializeOwned>(
+    mut rest: Value,
+    mismatch: &TypeMismatch,
+) -> Option<(T, Value)> {
+    let mut name = name_of_null(&rest, mismatch)?;
     for _ in 0..NULLS_MAX {
         rest.as_object_mut()?.shift_remove(&name);
         match by_tree(&rest) {
-            Ok(read) => return Some(read),
+            Ok(read) => return Some((read, rest)),
             Err(mismatch) => name = name_of_null(&rest, &mismatch)?,
         }
     }
     None
+}
+
+/// Like [`without_nulls`], for a text with numbers that its tree rounds. The tree only shows which nulls do not match.
+#[cold]
+fn without_nulls_of_text<T: DeserializeOwned>(object: &str, mut tree: Value) -> Option<T> {
+    replace_long_numbers(&mut tree);
+    let mismatch = by_tree::<T>(&tree).err()?;
+    let (_, rest) = without_nulls::<T>(tree, &mismatch)?;
+    let text = limited(object, &rest).ok()?;
+    strict::deserialize(&mut serde_json::Deserializer::from_slice(&text)).ok()
+}
+
+/// Replaces integers of more than 64 bits, which a tree has as floating point, by one that every number type accepts.
+fn replace_long_numbers(tree: &mut Value) {
+    match tree {
+        Value::Number(number) if number.is_f64() => *number = 1.into(),
+        Value::Array(items) => items.iter_mut().for_each(replace_long_numbers),
+        Value::Object(members) => members.values_mut().for_each(replace_long_numbers),
+        _ => {}
+    }
 }
 
 /// Returns the name of a mismatched argument, if it is null.
@@ -467,6 +496,39 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert_eq!(error.to_string(), message);
         }
+    }
+
+    #[test]
+    fn nulls_beside_long_numbers_are_left_out_and_the_numbers_keep_all_digits() {
+        use serde_json::value::RawValue;
+
+        #[derive(Debug, serde::Deserialize)]
+        struct Transfer {
+            amount: u128,
+            exact: Box<RawValue>,
+            small: f64,
+            #[serde(default)]
+            words: Vec<String>,
+        }
+        let parse = |text: &'static str| {
+            Arguments::from_checked(Bytes::from_static(text.as_bytes())).parse::<Transfer>()
+        };
+        for text in [
+            r#"{"amount":340282366920938463463374607431768211455,"exact":0.12345678901234567890,"small":0.5,"words":null}"#,
+            r#"{"words":null,"small":0.5,"exact":0.12345678901234567890,"amount":340282366920938463463374607431768211455}"#,
+        ] {
+            let read = parse(text).expect("numbers of the types");
+            assert_eq!((read.amount, read.small), (u128::MAX, 0.5));
+            assert_eq!(read.exact.get(), "0.12345678901234567890");
+            assert!(read.words.is_empty());
+        }
+        let short = r#"{"amount":1,"exact":1234567890123456.5,"small":1,"words":null}"#;
+        assert_eq!(
+            parse(short).expect("read").exact.get(),
+            "1234567890123456.5"
+        );
+        let negative = r#"{"amount":-1,"exact":12345678901234567890123,"small":1,"words":null}"#;
+        assert!(parse(negative).is_err());
     }
 
     /// The text of a value such as the scanner lets through.

@@ -1,5 +1,5 @@
-//! Support for the code that `#[tool]` writes; [`offers`] is the same for `#[resource]` and `#[prompt]`. It is private, and
-//! changes without notice.
+//! Support for the code that the attributes write; [`offers`] has what only `#[resource]` and `#[prompt]` need. It is private,
+//! and changes without notice.
 //!
 //! A macro sees the tokens of a return type, not the type: `io::Result<Report>` can be an alias. So method resolution
 //! decides about a returned value: of several traits with a method of one name, the compiler takes the one that needs the
@@ -17,8 +17,8 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::catalog::typed::structured;
-use crate::catalog::{IntoOutput, Output};
-use crate::net;
+use crate::catalog::{IntoOutput, Output, ToolErrorKind};
+use crate::net::{self, with_causes};
 
 pub use std::boxed::Box;
 pub use std::future::Future;
@@ -54,37 +54,49 @@ impl<T> Returns<T> {
     }
 }
 
+/// Marker for a function that returns `T`, where errors are an `E`.
+#[derive(Debug)]
+pub struct Answer<T, E>(PhantomData<fn() -> (T, E)>);
+
+impl<T, E> Answer<T, E> {
+    #[expect(clippy::new_without_default, reason = "used by macros only")]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
 // === What succeeded, and what failed ===
 
-/// `Result<T, E>` whose error becomes a [`ToolError`].
-pub trait SplitError<T, E> {
+/// `Result<T, X>` whose error becomes an `E`.
+pub trait AnswerError<T, X, E> {
     fn __longshore_success(&self) -> Returns<T> {
         Returns::new()
     }
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>;
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
 }
 
-impl<T, E: Into<ToolError>> SplitError<T, E> for &&&&Returns<Result<T, E>> {
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError> {
+impl<T, X: Into<E>, E> AnswerError<T, X, E> for &&&&Answer<Result<T, X>, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
         returned.map_err(Into::into)
     }
 }
 
-/// `Result<T, E>` whose error holds one of any type: `Box<dyn Error>`, `anyhow::Error`.
-pub trait SplitDynamic<T, E> {
+/// `Result<T, X>` whose error holds one of any type: `Box<dyn Error>`, `anyhow::Error`.
+pub trait AnswerDynamic<T, X, E> {
     fn __longshore_success(&self) -> Returns<T> {
         Returns::new()
     }
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>;
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
 }
 
-impl<T, E, D> SplitDynamic<T, E> for &&&Returns<Result<T, E>>
+impl<T, X, D, E> AnswerDynamic<T, X, E> for &&&Answer<Result<T, X>, E>
 where
-    E: Deref<Target = D>,
+    X: Deref<Target = D>,
     D: DynamicError + ?Sized,
+    E: Fault,
 {
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError> {
-        returned.map_err(|e| ToolError::from_dynamic(e.as_error()))
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
+        returned.map_err(|e| E::of_dynamic(e.as_error()))
     }
 }
 
@@ -105,60 +117,105 @@ impl DynamicError for dyn Error + Send + Sync {
     }
 }
 
-/// `Result<T, E>` whose error is at least words, such as a `String`.
-pub trait SplitDisplay<T, E> {
+/// `Result<T, X>` whose error is at least words, such as a `String`.
+pub trait AnswerDisplay<T, X, E> {
     fn __longshore_success(&self) -> Returns<T> {
         Returns::new()
     }
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>;
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
 }
 
-impl<T, E: Display> SplitDisplay<T, E> for &&Returns<Result<T, E>> {
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError> {
-        returned.map_err(|e| ToolError::new(e.to_string()))
+impl<T, X: Display, E: Fault> AnswerDisplay<T, X, E> for &&Answer<Result<T, X>, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
+        returned.map_err(|e| E::in_words(e.to_string()))
     }
 }
 
 /// Any other `Result`; refused.
-pub trait SplitOther<T, E> {
+pub trait AnswerOther<T, X, E> {
     fn __longshore_success(&self) -> Returns<T> {
         Returns::new()
     }
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>
     where
-        E: ErrorOfTool;
+        X: ErrorOf<E>;
 }
 
-impl<T, E> SplitOther<T, E> for &Returns<Result<T, E>> {
-    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>
+impl<T, X, E> AnswerOther<T, X, E> for &Answer<Result<T, X>, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>
     where
-        E: ErrorOfTool,
+        X: ErrorOf<E>,
     {
-        returned.map_err(ErrorOfTool::into_tool_error)
+        returned.map_err(ErrorOf::into_error)
     }
 }
 
 /// Any type that is not a `Result`.
-pub trait SplitNothing<T> {
+pub trait AnswerPlain<T, E> {
     fn __longshore_success(&self) -> Returns<T> {
         Returns::new()
     }
-    fn __longshore_split(&self, returned: T) -> Result<T, ToolError> {
+    fn __longshore_answer(&self, returned: T) -> Result<T, E> {
         Ok(returned)
     }
 }
 
-impl<T> SplitNothing<T> for Returns<T> {}
+impl<T, E> AnswerPlain<T, E> for Answer<T, E> {}
 
 /// A trait without implementations; its diagnostic names the missing trait.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the error of a tool",
-    label = "needs `Display`, or `Into<ToolError>`",
-    note = "implement `std::error::Error` for it, or return a `longshore::ToolError`"
+    message = "`{Self}` cannot be the error of a tool, a resource or a prompt",
+    label = "needs `Display`, or `Into<{E}>`",
+    note = "implement `std::error::Error` for it, or return a `longshore::ToolError`, `longshore::ResourceError` or `longshore::PromptError`"
 )]
-pub trait ErrorOfTool {
-    fn into_tool_error(self) -> ToolError;
+pub trait ErrorOf<E> {
+    fn into_error(self) -> E;
 }
+
+/// An error of tools, resources or prompts.
+pub trait Fault {
+    fn in_words(message: String) -> Self;
+    fn of_dynamic(error: &(dyn Error + 'static)) -> Self;
+    /// Converts the error of a function that could not run.
+    fn of_unrun(error: ToolError) -> Self;
+}
+
+impl Fault for ToolError {
+    fn in_words(message: String) -> Self {
+        Self::new(message)
+    }
+    fn of_dynamic(error: &(dyn Error + 'static)) -> Self {
+        Self::from_dynamic(error)
+    }
+    fn of_unrun(error: ToolError) -> Self {
+        error
+    }
+}
+
+macro_rules! faults {
+    ($($error:ty)*) => {$(
+        impl Fault for $error {
+            fn in_words(message: String) -> Self {
+                Self::new(message)
+            }
+            fn of_dynamic(error: &(dyn Error + 'static)) -> Self {
+                Self::from_dynamic(error)
+            }
+            fn of_unrun(error: ToolError) -> Self {
+                let converted = match error.kind() {
+                    ToolErrorKind::Internal => Self::internal(error.message()),
+                    _ => Self::new(error.message()),
+                };
+                match error.source() {
+                    Some(cause) => converted.caused_by(with_causes(cause)),
+                    None => converted,
+                }
+            }
+        }
+    )*};
+}
+
+faults! { ResourceError PromptError }
 
 // === What a success becomes ===
 
@@ -229,14 +286,14 @@ impl Drop for AbortOnDrop {
 
 /// Runs `function` on a blocking thread. A panic in it resumes in the caller. If this is dropped, a function that waits for
 /// its thread never runs.
-pub async fn run_blocking<T: Send + 'static>(
+pub async fn run_blocking<T: Send + 'static, E: Fault>(
     function: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ToolError> {
+) -> Result<T, E> {
     let running = net::try_spawn_blocking(&Handle::current(), function);
     let mut running = running.map_err(|error| {
         tracing::error!(%error, "a call cannot run");
         let message = "the server has no thread for the call; try again later";
-        ToolError::new(message).caused_by(error)
+        E::of_unrun(ToolError::new(message).caused_by(error))
     })?;
     let _abort = AbortOnDrop(running.abort_handle());
     match (&mut running).await {
@@ -244,7 +301,8 @@ pub async fn run_blocking<T: Send + 'static>(
         Err(failed) => match failed.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(cancelled) => {
-                Err(ToolError::internal("the server is shutting down").caused_by(cancelled))
+                let error = ToolError::internal("the server is shutting down");
+                Err(E::of_unrun(error.caused_by(cancelled)))
             }
         },
     }

@@ -87,7 +87,7 @@ impl Blocking {
                 waited: *waited.insert(begun.elapsed()),
                 ..stop.clone()
             };
-            let (done, _place) = run_blocking(move || (work(&stop), place)).await?;
+            let (done, _place) = run_blocking::<_, ToolError>(move || (work(&stop), place)).await?;
             done
         });
         let done = done.await;

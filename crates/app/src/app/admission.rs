@@ -1,10 +1,70 @@
-//! Checks of the policy and of the search tools against the catalog.
+//! Checks of a catalog, and of the settings that name its items.
 
-use super::items::Completeness;
+use super::error::AppError;
+use super::items::{AppItems, Completeness, LoadedItems};
+use super::origins::SettingOrigins;
 use crate::auth::{Policy, PolicyConfig, PolicyError};
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{Catalog, CatalogError, RejectedItem};
+use crate::config::Config;
 use crate::limit::LimitConfig;
 use crate::server::{SEARCH_VERBS, ServerConfig};
+
+/// Builds the catalog of loaded items, and the policy. Logs what cannot be offered, and limits without effect.
+pub(super) fn checked_catalog(
+    items: &AppItems,
+    loaded: &LoadedItems,
+    config: &Config,
+) -> Result<(Catalog, Option<Policy>), AppError> {
+    let catalog = items.catalog(loaded.clone())?;
+    let completeness = items.completeness(loaded);
+    report_rejected(&catalog, completeness, &items.origins)?;
+    check_search_names(&config.server, &catalog)?;
+    warn_of_limits(&config.limits, &catalog, completeness);
+    let policy = checked_policy(&config.policy, &catalog, completeness)?;
+    Ok((catalog, policy))
+}
+
+/// Logs the rejected items of a catalog.
+///
+/// # Errors
+///
+/// There are no others, and none can become available later.
+pub(super) fn report_rejected(
+    catalog: &Catalog,
+    completeness: Completeness,
+    origins: &SettingOrigins,
+) -> Result<(), AppError> {
+    log_rejected(catalog.refused(), origins);
+    match catalog.refused().first() {
+        Some(rejected) if completeness != Completeness::Partial && catalog.offers_nothing() => {
+            Err(AppError::NothingOffered(rejected.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Logs rejected items.
+pub(super) fn log_rejected<'r>(
+    rejected: impl IntoIterator<Item = &'r RejectedItem>,
+    origins: &SettingOrigins,
+) {
+    for item in rejected {
+        let (source, place) = (&*item.source, &*item.place);
+        let at = origins.of(place);
+        match item.is_retried {
+            true => {
+                tracing::warn!(
+                    source,
+                    place,
+                    at,
+                    "not available, and tried again: {}",
+                    item.problem
+                );
+            }
+            false => tracing::error!(source, place, at, "skipped: {}", item.problem),
+        }
+    }
+}
 
 /// Rejects tools with the name of a search tool, if tools are found by search.
 pub(super) fn check_search_names(
@@ -26,7 +86,7 @@ pub(super) fn check_search_names(
 }
 
 /// Warns of limits of tools that do not exist, if the catalog is complete.
-pub(super) fn warn_of_limits(limits: &LimitConfig, catalog: &Catalog, completeness: Completeness) {
+fn warn_of_limits(limits: &LimitConfig, catalog: &Catalog, completeness: Completeness) {
     if completeness != Completeness::Whole {
         return;
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::admission::{check_search_names, checked_policy, warn_of_limits};
+use super::admission::checked_catalog;
 #[cfg(feature = "sources")]
 use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
@@ -21,7 +21,7 @@ use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
 use super::hooks::{Hook, implied_scopes_hook, keys_hook, limits_hook, name_hook};
-use super::items::{LoadedItems, report_rejected};
+use super::items::{LoadedItems, NamedApp};
 use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
 use super::server_card::ServerCards;
@@ -40,8 +40,9 @@ use crate::limit::{Limits, RateSync};
 use crate::net::{Background, MemoryBudget};
 use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
+use crate::source::Upstreams;
 use crate::telemetry::Telemetry;
-use crate::transport::http::Layers;
+use crate::transport::http::{Layers, NamedEndpoints};
 use listeners::{bind_listeners, check_listener};
 
 impl App {
@@ -73,20 +74,13 @@ impl App {
         config: Arc<Config>,
         reloads: Option<(ReloadTriggers, Arc<Loaded>)>,
     ) -> Result<BoundServer, AppError> {
-        let mut layers = std::mem::take(&mut self.layers);
-        let mut hooks = std::mem::take(&mut self.hooks);
         let restart = self.restart.take();
         let lifecycle = std::mem::take(&mut self.lifecycle);
         let proved = self.proved || config.auth.proves_anything();
-        let identity = self.identity.clone();
         let supervisor = Supervisor::new();
         let keys = Arc::new(KeyRing::new(&config.seal)?);
+        let has_shared_keys = keys.is_shared();
         let auth = self.authentication(&config)?;
-        #[cfg(feature = "sources")]
-        hooks.push(keep_exchanged_tokens(&config, &auth));
-        #[cfg(feature = "oauth")]
-        let requirements = self.endpoint_requirements(&config)?;
-        let apps = self.take_apps();
         warn_of_nobody(&config, &auth, self.proved);
         warn_of_open_secrets(&config);
         let is_read = self.reads_metrics(&config);
@@ -96,60 +90,26 @@ impl App {
         let (telemetry, export) =
             Telemetry::start(&config.telemetry, is_read, probe, service, background);
         supervisor.report_to(&telemetry);
-        self.offers.metrics = telemetry.metrics.clone();
-        self.offers
-            .prepare(&config, &keys, supervisor.background())?;
-        hooks.extend(self.serve_documents(&config, &apps, &mut layers)?);
-        let upstreams = self.offers.upstreams.clone();
-        let items = self.offers.clone();
-        let Built {
+        let Assembled {
             server,
-            loaded: loaded_items,
-            parts,
-        } = Box::pin(self.build(&config, telemetry, keys)).await?;
-        #[cfg(feature = "oauth")]
-        let authorization = {
-            use super::authorization::{scopes_hook, serve, verify_proofs};
-            let dpop = verify_proofs(&config, &auth, &parts);
-            let server = serve(&mut layers, &config, &auth, &parts, &requirements, dpop)?;
-            hooks.extend(
-                server
-                    .as_ref()
-                    .map(|it| scopes_hook(it, &config, requirements)),
-            );
-            server
-        };
-        #[cfg(all(feature = "oauth", feature = "sources"))]
-        {
-            let recognizers = (authorization, auth.keys());
-            let shown = auth.display_name();
-            connect::serve(&mut layers, &config, &items, shown, recognizers);
-        }
-        let whole = &server.snapshot().catalog;
-        let endpoints = endpoints::build(&config, &parts, &items, whole, apps).await?;
-        let servers = endpoints::servers(&endpoints);
-        hooks.extend([
-            keys_hook(auth.keys()),
-            implied_scopes_hook(auth.tokens()),
-            limits_hook(&server),
-            name_hook(auth.display_name(), identity.clone()),
-        ]);
-        let served = (Arc::clone(&config), loaded_items);
-        let catalogs = CatalogBuilder::new(&server, identity, items, proved, served, endpoints);
+            endpoints,
+            catalogs,
+            upstreams,
+            layers,
+            hooks,
+        } = Box::pin(self.assemble(&config, &auth, telemetry, keys, background)).await?;
         let telemetry = server.telemetry();
         let reloader = reloads.map(|(triggers, loaded)| {
             Reloader::new(loaded, hooks, &catalogs, restart, telemetry, triggers)
         });
         let (listener, admin) = bind_listeners(&config)?;
         let http = match &listener {
-            Some(listener) => {
-                check_listener(listener, &config, probe, proved, parts.keys.is_shared())?
-            }
+            Some(listener) => check_listener(listener, &config, probe, proved, has_shared_keys)?,
             None => config.http.clone(),
         };
         Ok(BoundServer {
             server,
-            endpoints: servers,
+            endpoints,
             catalogs,
             upstreams,
             listener,
@@ -166,23 +126,90 @@ impl App {
         })
     }
 
+    /// Builds the server and everything that is served beside it. It binds no address.
+    async fn assemble(
+        mut self,
+        config: &Arc<Config>,
+        auth: &Authentication,
+        telemetry: Telemetry,
+        keys: Arc<KeyRing>,
+        background: &Background,
+    ) -> Result<Assembled, AppError> {
+        let mut layers = std::mem::take(&mut self.layers);
+        let mut hooks = std::mem::take(&mut self.hooks);
+        let identity = self.identity.clone();
+        #[cfg(feature = "sources")]
+        hooks.push(keep_exchanged_tokens(config, auth));
+        #[cfg(feature = "oauth")]
+        let requirements = self.endpoint_requirements(config)?;
+        self.offers.metrics = telemetry.metrics.clone();
+        self.offers.prepare(config, &keys, background)?;
+        hooks.extend(self.serve_documents(config, &mut layers)?);
+        let apps = self.take_apps();
+        let upstreams = self.offers.upstreams.clone();
+        let items = self.offers.clone();
+        let Built {
+            server,
+            loaded,
+            parts,
+        } = Box::pin(self.build(config, telemetry, keys)).await?;
+        #[cfg(feature = "oauth")]
+        let authorization = {
+            use super::authorization::{scopes_hook, serve, verify_proofs};
+            let dpop = verify_proofs(config, auth, &parts);
+            let server = serve(&mut layers, config, auth, &parts, &requirements, dpop)?;
+            hooks.extend(
+                server
+                    .as_ref()
+                    .map(|it| scopes_hook(it, config, requirements)),
+            );
+            server
+        };
+        #[cfg(all(feature = "oauth", feature = "sources"))]
+        {
+            let recognizers = (authorization, auth.keys());
+            let shown = auth.display_name();
+            connect::serve(&mut layers, config, &items, shown, recognizers);
+        }
+        let whole = &server.snapshot().catalog;
+        let endpoints = endpoints::build(config, &parts, &items, whole, apps).await?;
+        let servers = endpoints::servers(&endpoints);
+        hooks.extend([
+            keys_hook(auth.keys()),
+            implied_scopes_hook(auth.tokens()),
+            limits_hook(&server),
+            name_hook(auth.display_name(), identity.clone()),
+        ]);
+        let served = (Arc::clone(config), loaded);
+        let catalogs =
+            CatalogBuilder::new(&server, identity, items, parts.proved, served, endpoints);
+        Ok(Assembled {
+            server,
+            endpoints: servers,
+            catalogs,
+            upstreams,
+            layers,
+            hooks,
+        })
+    }
+
     /// Serves the keys of signed assertions and the server cards to everybody. Returns the hook that updates the cards.
     fn serve_documents(
         &self,
         config: &Arc<Config>,
-        apps: &[OtherApp],
         layers: &mut Layers,
     ) -> Result<Option<Hook>, AppError> {
         #[cfg(feature = "sources")]
         if let Some(signer) = self
             .offers
+            .configured
             .signer
             .clone()
             .filter(|_| !config.sources.is_empty() || !config.upstreams.is_empty())
         {
             layers.serve_publicly(Arc::new(AssertionKeys(signer)));
         }
-        let cards = ServerCards::new(config, apps)?;
+        let cards = ServerCards::new(config, self.apps())?;
         Ok(cards.map(|cards| {
             let hook = cards.hook(config, self.identity.clone());
             layers.serve_publicly(Arc::new(cards));
@@ -244,8 +271,13 @@ impl App {
     }
 
     fn endpoint_requirements(&self, config: &Config) -> Result<Vec<EndpointScopes>, AppError> {
-        let apps = self.beside.iter().map(|(name, _)| name.as_str());
-        endpoints::requirements(config, apps)
+        endpoints::requirements(config, self.apps())
+    }
+
+    /// Returns the applications that are served at endpoints of their own.
+    fn apps(&self) -> impl Iterator<Item = NamedApp<'_>> {
+        let each = self.beside.iter();
+        each.map(|(name, app)| (name.as_str(), &app.identity))
     }
 
     /// Takes the applications that are served at endpoints of their own.
@@ -307,19 +339,15 @@ impl App {
             false => state,
         };
         state::export_usage(&state, &telemetry.metrics);
-        let tokens = &self.offers.tokens;
-        tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
+        #[cfg(feature = "sources")]
+        {
+            let tokens = &self.offers.configured.tokens;
+            tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
+        }
         let loaded = self.offers.load(config, None).await?;
-        let catalog = self.offers.catalog(loaded.clone())?;
-        let completeness = self.offers.completeness(&loaded);
-        report_rejected(&catalog, completeness, &self.offers.origins)?;
-        check_search_names(&config.server, &catalog)?;
+        let (catalog, policy) = checked_catalog(&self.offers, &loaded, config)?;
         let proved = self.proved || config.auth.proves_anything();
-        warn_of_limits(&config.limits, &catalog, completeness);
-        let admission = Admission {
-            policy: checked_policy(&config.policy, &catalog, completeness)?,
-            proved,
-        };
+        let admission = Admission { policy, proved };
         let shared = ServerContext {
             state,
             is_shared,
@@ -405,6 +433,16 @@ fn limits(
     });
     limits.warn_if_alone();
     limits
+}
+
+/// A server with everything that is served beside it, before its addresses are bound.
+struct Assembled {
+    server: Arc<Server>,
+    endpoints: NamedEndpoints,
+    catalogs: Arc<CatalogBuilder>,
+    upstreams: Option<Arc<Upstreams>>,
+    layers: Layers,
+    hooks: Vec<Hook>,
 }
 
 /// A server, and the parts that it shares with the endpoints beside it.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::admission::{check_search_names, checked_policy, warn_of_limits};
-use super::endpoints::Endpoint;
+use super::admission::{check_search_names, checked_catalog, log_rejected};
+use super::endpoints::{self, Endpoint};
 use super::error::AppError;
 use super::hooks::Commit;
-use super::items::{AppItems, Identity, LoadedItems, log_rejected, report_rejected};
+use super::items::{AppItems, Identity, LoadedItems, NamedApp};
 #[cfg(feature = "cli")]
 use super::offering::Offering;
 use super::upstream_metrics;
@@ -21,7 +21,7 @@ use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
 use crate::config::{Config, Loaded};
 use crate::net::{self, Mutex};
 use crate::server::{Admission, PreparedSnapshot, Server};
-use crate::source::{BuiltSource, offered_at};
+use crate::source::BuiltSource;
 
 /// Builder of a server's catalogs, at `/mcp` and at each endpoint. Clients are notified of changed lists.
 pub(super) struct CatalogBuilder {
@@ -110,12 +110,8 @@ impl CatalogBuilder {
             let current = self.current.lock();
             loaded = loaded.or_keep(&config.sources, &current.config.sources, &current.loaded);
         }
-        let catalog = self.items.catalog(loaded.clone())?;
-        let completeness = self.items.completeness(&loaded);
-        report_rejected(&catalog, completeness, &self.items.origins)?;
-        check_search_names(&config.server, &catalog)?;
-        warn_of_limits(&config.limits, &catalog, completeness);
-        let policy = checked_policy(&config.policy, &catalog, completeness)?;
+        let (catalog, policy) = checked_catalog(&self.items, &loaded, &config)?;
+        endpoints::check_selections(&config, &self.items, &catalog)?;
         let rules = config.policy.rules.len();
         let rejected = catalog.refused().to_vec();
         let prepared = self.prepared(catalog, &config, policy)?;
@@ -140,6 +136,11 @@ impl CatalogBuilder {
             // Upstream servers and mounted sources may have changed in between.
             builder.rebuild();
         }))
+    }
+
+    /// Returns the endpoints of other applications.
+    pub(super) fn apps(&self) -> impl Iterator<Item = NamedApp<'_>> + Clone {
+        self.endpoints.iter().filter_map(Endpoint::app)
     }
 
     /// Adds the location of the setting to an error.
@@ -206,13 +207,10 @@ impl CatalogBuilder {
             .map(|(position, _)| position)
             .collect();
         drop(current);
-        let parts = self.items.source_parts(&config);
+        let loading = self.items.load_again(Arc::clone(&config), positions);
         async move {
-            // After an error it is tried the next time.
-            let found = offered_at(&config.sources, &positions, &parts).await;
-            let sources = positions.into_iter().zip(found.unwrap_or_default());
             RefreshedSources {
-                sources: sources.collect(),
+                sources: loading.await,
                 config,
             }
         }

@@ -60,7 +60,7 @@ pub(super) fn serve(
     let Some(public) = public.and_then(PublicUrl::parse) else {
         return;
     };
-    let accounts = items.accounts.clone();
+    let accounts = items.configured.accounts.clone();
     let has_logins = has_user_logins(config);
     // The first source with logins can come with a reload.
     if has_logins || !layers.has_route(ACCOUNTS_PATH) {

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use super::error::AppError;
 #[cfg(feature = "sources")]
-use super::items::unusable;
+use super::configured::unusable;
+use super::error::AppError;
 use crate::audit::AuditError;
 use crate::config::Config;
 #[cfg(feature = "sources")]

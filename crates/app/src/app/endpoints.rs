@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::admission::check_search_names;
 use super::error::{AppError, EndpointError};
-use super::items::{AppItems, Identity};
+use super::items::{AppItems, Identity, NamedApp};
 use super::mounted::MountedItems;
 use crate::audit::Audit;
 use crate::auth::{EndpointScopes, Policy, ServerFacts};
@@ -77,10 +77,10 @@ fn invalid(name: &str, problem: impl Into<String>) -> AppError {
     AppError::Endpoint(EndpointError::new(name, problem))
 }
 
-/// Returns the requirements for callers of each endpoint.
+/// Returns the requirements for callers of each endpoint. `apps` are the endpoints with items of other applications.
 pub(super) fn requirements<'a>(
     config: &Config,
-    apps: impl Iterator<Item = &'a str>,
+    apps: impl IntoIterator<Item = NamedApp<'a>>,
 ) -> Result<Vec<EndpointScopes>, AppError> {
     let configured = config
         .endpoints
@@ -90,7 +90,7 @@ pub(super) fn requirements<'a>(
             audience: endpoint.audience.clone(),
             scopes: endpoint.scopes.clone(),
         });
-    let own = apps.map(|name| EndpointScopes {
+    let own = apps.into_iter().map(|(name, _)| EndpointScopes {
         name: name.into(),
         audience: Vec::new(),
         scopes: Vec::new(),
@@ -135,23 +135,12 @@ pub(super) async fn build(
     apps: Vec<OtherApp>,
 ) -> Result<Vec<Endpoint>, AppError> {
     let mut all = Vec::new();
-    for (name, endpoint) in &config.endpoints {
-        let filter = endpoint.filter().map_err(|(setting, problem)| {
-            let colon = if setting.is_empty() { "" } else { ": " };
-            invalid(name, format!("{setting}{colon}{problem}"))
-        })?;
+    for (name, settings) in &config.endpoints {
+        let content = Content::selection(name, settings, items)?;
         let announcer = Announcer::default();
         // Subscribers at this endpoint also receive what a tool announces about a resource.
         items.announcer.lead(&announcer);
-        all.push((
-            name.clone(),
-            announcer,
-            Content::Selection(Box::new(Selection {
-                settings: endpoint.clone(),
-                filter,
-                artifacts: items.artifacts.clone(),
-            })),
-        ));
+        all.push((name.clone(), announcer, content));
     }
     for mut other in apps {
         other.items.bind()?;
@@ -168,10 +157,29 @@ pub(super) async fn build(
         all.push((other.name, announcer, Content::App(Box::new(content))));
     }
     let each = all.into_iter();
-    each.map(|(name, announcer, content)| {
-        Endpoint::new(name, announcer, content, config, parts, whole)
-    })
-    .collect()
+    let endpoints: Vec<_> = each
+        .map(|(name, announcer, content)| {
+            Endpoint::new(name, announcer, content, config, parts, whole)
+        })
+        .collect::<Result<_, _>>()?;
+    if !items.leaves_out {
+        let catalogs = endpoints.iter().map(|it| (&*it.name, it.server.snapshot()));
+        catalogs.for_each(|(name, served)| warn_of_missing(name, &served.catalog, config, whole));
+    }
+    Ok(endpoints)
+}
+
+/// Checks the configured endpoints with their present settings. A running server still has those of its start.
+pub(super) fn check_selections(
+    config: &Config,
+    items: &AppItems,
+    whole: &Catalog,
+) -> Result<(), AppError> {
+    for (name, settings) in &config.endpoints {
+        let content = Content::selection(name, settings, items)?;
+        check_search_names(&content.config(config), &content.catalog(whole)?)?;
+    }
+    Ok(())
 }
 
 /// Returns the server of each endpoint, by name.
@@ -191,7 +199,6 @@ impl Endpoint {
         whole: &Catalog,
     ) -> Result<Self, AppError> {
         let catalog = content.catalog(whole)?;
-        warn_of_missing(&name, &catalog, config, whole);
         let settings = content.config(config);
         check_search_names(&settings, &catalog)?;
         let shared = ServerContext {
@@ -234,6 +241,14 @@ impl Endpoint {
             *app.mounted.lock() = mounted;
         }
         Ok(())
+    }
+
+    /// Returns its name and identity, if it has the items of another application.
+    pub(super) fn app(&self) -> Option<NamedApp<'_>> {
+        match &self.content {
+            Content::App(app) => Some((&*self.name, &app.identity)),
+            Content::Selection(_) => None,
+        }
     }
 
     /// Returns its catalog. `whole` is the catalog at `/mcp`.
@@ -293,6 +308,22 @@ impl Selection {
 }
 
 impl Content {
+    fn selection(
+        name: &str,
+        settings: &EndpointConfig,
+        items: &AppItems,
+    ) -> Result<Self, AppError> {
+        let filter = settings.filter().map_err(|(setting, problem)| {
+            let colon = if setting.is_empty() { "" } else { ": " };
+            invalid(name, format!("{setting}{colon}{problem}"))
+        })?;
+        Ok(Self::Selection(Box::new(Selection {
+            settings: settings.clone(),
+            filter,
+            artifacts: items.artifacts.clone(),
+        })))
+    }
+
     fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
         match self {
             Self::Selection(selection) => selection.catalog(whole),

@@ -1,27 +1,20 @@
 //! Items of an application, from code and from its settings.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
+use super::configured::ConfiguredParts;
 use super::error::AppError;
 use super::mounted::{Mounted, MountedItems};
 use super::origins::SettingOrigins;
-use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::catalog::{
-    Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, RejectedItem, Skill,
-    SourceItems, Tool,
+    Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, Skill, SourceItems, Tool,
 };
-use crate::config::{Config, ConfigError, Conflict, is_public};
-use crate::environment::Probe;
+use crate::config::Config;
 use crate::net::{Background, MemoryBudget};
 use crate::seal::KeyRing;
-use crate::source::{
-    Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, BuiltSource,
-    ClientStatsHandle, Naming, RecognizedUsers, Reuse, SEPARATOR, SourceConfig, SourceParts,
-    TIMEOUT_SECONDS, Tokens, ToolsetContext, UpstreamRules, Upstreams, builtin, offered_at,
-};
+use crate::source::{Artifacts, BuiltSource, ClientStatsHandle, SourceConfig, Upstreams};
 use crate::telemetry::Metrics;
 
 /// Items of an application from code, and loader for the items of its settings.
@@ -45,18 +38,10 @@ pub(super) struct AppItems {
     pub(super) changed: ChangeHandle,
     /// Store of large results, if one is configured.
     pub(super) artifacts: Option<Arc<Artifacts>>,
-    /// The application's own store of large results.
-    pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
-    /// Store of tokens that this server obtains for itself.
-    pub(super) tokens: Tokens,
-    /// Signer of assertions about callers.
-    pub(super) signer: Option<AssertionSigner>,
-    /// Logins of users at the APIs of sources.
-    pub(super) accounts: Accounts,
+    /// Parts of the server that configured items use.
+    pub(super) configured: ConfiguredParts,
     /// Memory for large bodies that arrive.
     pub(super) memory: MemoryBudget,
-    /// State of the sources that a reload keeps.
-    pub(super) reuse: Reuse,
     /// Upstream servers of the settings at startup.
     pub(super) upstreams: Option<Arc<Upstreams>>,
     /// True if configured items were left out, so that rules can name items which are not known.
@@ -80,7 +65,7 @@ pub(super) struct LoadedItems {
     tools: Vec<Arc<dyn Tool>>,
     resources: Vec<AnyResource>,
     prompts: Vec<Arc<dyn Prompt>>,
-    skills: Vec<Skill>,
+    pub(super) skills: Vec<Skill>,
     /// Built-in toolsets, by name.
     pub(super) toolsets: Vec<(String, SourceItems)>,
     pub(super) sources: Vec<BuiltSource>,
@@ -115,16 +100,6 @@ impl LoadedItems {
         self
     }
 
-    /// Returns the source at a position if its settings are the same, and its document is fetched from a server. A reload
-    /// neither waits for that server nor depends on it.
-    fn fetched(&self, position: usize, known: &Config, config: &Config) -> Option<&BuiltSource> {
-        let settings = config.sources.get(position)?;
-        let is_same = settings.is_a_remote_document()
-            && known.sources.get(position) == Some(settings)
-            && known.limits.memory_bytes == config.limits.memory_bytes;
-        self.sources.get(position).filter(|_| is_same)
-    }
-
     /// Returns the statistics of the sources.
     pub(super) fn gauges(&self) -> Vec<ClientStatsHandle> {
         let each = self.sources.iter().flat_map(|source| &source.gauges);
@@ -132,28 +107,8 @@ impl LoadedItems {
     }
 }
 
-/// Default time that the startup waits for the listings of upstream servers.
-const UPSTREAMS_WAIT: Duration = Duration::from_secs(10);
-/// Default interval at which idle connections to upstream servers are closed.
-const UPSTREAMS_REAPING: Duration = Duration::from_secs(30);
-
-/// Returns which users can be recognized in a browser, to log in at the APIs of sources.
-fn recognized_users(config: &Config, root: &str) -> RecognizedUsers {
-    RecognizedUsers {
-        issuer: config
-            .auth
-            .oauth
-            .facade
-            .is_configured()
-            .then(|| root.to_owned()),
-        keys: config.auth.has(AuthMethodKind::ApiKey),
-        everybody: !config.auth.proves_anything() && !is_public(config),
-    }
-}
-
 impl AppItems {
-    /// Binds the items to the provided values, and creates what the settings need: the token store, upstream servers and
-    /// the store of large results. Nothing is connected yet.
+    /// Binds the items to the provided values, and creates what the settings need. Nothing is connected yet.
     pub(super) fn prepare(
         &mut self,
         config: &Config,
@@ -162,48 +117,7 @@ impl AppItems {
     ) -> Result<(), AppError> {
         self.bind()?;
         self.background = background.clone();
-        self.tokens = Tokens::new(&config.tokens, Probe::real())?;
-        let issuer = config.http.public_url.as_deref().and_then(PublicUrl::parse);
-        let root = issuer.map(|url| url.root());
-        if let Some(root) = &root {
-            self.accounts = Accounts::new(keys, root.clone(), recognized_users(config, root));
-        }
-        self.signer = AssertionSigner::new(keys, root);
-        if !config.upstreams.is_empty() {
-            let rules = self.upstream_rules(config, keys);
-            let upstreams = Upstreams::new(&config.upstreams, rules)?;
-            self.upstreams = Some(Arc::new(upstreams));
-        }
-        let artifacts = Artifacts::new(
-            &config.artifacts,
-            self.artifact_store.clone(),
-            Arc::clone(keys),
-            Probe::real(),
-            config.limits.memory_bytes,
-        );
-        self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
-        Ok(())
-    }
-
-    fn upstream_rules(&self, config: &Config, keys: &Arc<KeyRing>) -> UpstreamRules {
-        let seconds =
-            |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
-        UpstreamRules {
-            folder: config.upstreams_folder.clone(),
-            patience: seconds(config.upstreams_wait_seconds, UPSTREAMS_WAIT),
-            timeout_seconds: config.upstreams_timeout_seconds.unwrap_or(TIMEOUT_SECONDS),
-            reaping: seconds(config.upstreams_reap_seconds, UPSTREAMS_REAPING),
-            naming: Naming {
-                names: config.upstreams_names,
-                separator: config
-                    .upstreams_separator
-                    .clone()
-                    .unwrap_or_else(|| SEPARATOR.to_owned()),
-            },
-            parts: self.source_parts(config),
-            keys: Arc::clone(keys),
-            background: self.background.clone(),
-        }
+        self.prepare_configured(config, keys)
     }
 
     /// Returns true if loading the items needs a runtime: for connections, documents or mounted sources.
@@ -242,75 +156,13 @@ impl AppItems {
             sources: Vec::new(),
             mounted: Vec::new(),
         };
-        self.load_toolsets(config, &mut loaded)?;
-        loaded.sources = self.load_sources(config, served).await?;
+        self.load_configured(config, served, &mut loaded).await?;
         let known = served.map(|(_, loaded)| loaded.mounted.as_slice());
         loaded.mounted = self.load_mounted(known.unwrap_or_default()).await?;
         if let Some(upstreams) = &self.upstreams {
             upstreams.discover().await?;
         }
         Ok(loaded)
-    }
-
-    async fn load_sources(
-        &self,
-        config: &Config,
-        served: Option<(&Config, &LoadedItems)>,
-    ) -> Result<Vec<BuiltSource>, AppError> {
-        let fetched = |position: usize| {
-            let (known, loaded) = served?;
-            loaded.fetched(position, known, config).cloned()
-        };
-        let all = (0..config.sources.len()).map(|position| (position, fetched(position)));
-        let all: Vec<_> = all.collect();
-        let others = all.iter().filter(|(_, fetched)| fetched.is_none());
-        let others: Vec<usize> = others.map(|(position, _)| *position).collect();
-        let parts = self.source_parts(config);
-        let mut others = offered_at(&config.sources, &others, &parts)
-            .await?
-            .into_iter();
-        let each = all.into_iter();
-        Ok(each
-            .filter_map(|(_, fetched)| fetched.or_else(|| others.next()))
-            .collect())
-    }
-
-    /// Parts of the server that configured sources use.
-    pub(super) fn source_parts(&self, config: &Config) -> SourceParts {
-        SourceParts {
-            tokens: self.tokens.clone(),
-            signer: self.signer.clone(),
-            accounts: self.accounts.clone(),
-            metrics: self.metrics.clone(),
-            memory_bytes: config.limits.memory_bytes,
-            memory: self.memory.clone(),
-            reuse: self.reuse.clone(),
-        }
-    }
-
-    fn load_toolsets(&self, config: &Config, loaded: &mut LoadedItems) -> Result<(), AppError> {
-        let grounds = ToolsetContext {
-            announcer: &self.announcer,
-            settings: &config.builtin,
-            metrics: &self.metrics,
-            background: &self.background,
-        };
-        for toolset in config.builtin.unused(&config.toolsets) {
-            tracing::warn!(
-                setting = %format_args!("builtin.{toolset}"),
-                "the toolset is off: add {toolset} to toolsets, or remove its settings"
-            );
-        }
-        for name in &config.toolsets {
-            let toolset = builtin(name, &grounds)?;
-            loaded.skills.extend(toolset.skills);
-            let mut offered = SourceItems::default();
-            offered.tools = toolset.tools;
-            offered.resources = toolset.resources;
-            offered.prompts = toolset.prompts;
-            loaded.toolsets.push((name.clone(), offered));
-        }
-        Ok(())
     }
 
     /// Builds a catalog of the items from code, and of these of the mounted sources.
@@ -375,56 +227,8 @@ impl AppItems {
     }
 }
 
-/// Converts an error of the artifact store.
-pub(super) fn unusable(error: ArtifactError) -> AppError {
-    let conflict = Conflict {
-        problem: format!("artifacts.{} cannot be used", error.setting),
-        advice: error.problem,
-    };
-    ConfigError::Conflicts(vec![conflict]).into()
-}
-
-/// Logs the rejected items of a catalog.
-///
-/// # Errors
-///
-/// There are no others, and none can become available later.
-pub(super) fn report_rejected(
-    catalog: &Catalog,
-    completeness: Completeness,
-    origins: &SettingOrigins,
-) -> Result<(), AppError> {
-    log_rejected(catalog.refused(), origins);
-    match catalog.refused().first() {
-        Some(rejected) if completeness != Completeness::Partial && catalog.offers_nothing() => {
-            Err(AppError::NothingOffered(rejected.clone()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Logs rejected items.
-pub(super) fn log_rejected<'r>(
-    rejected: impl IntoIterator<Item = &'r RejectedItem>,
-    origins: &SettingOrigins,
-) {
-    for item in rejected {
-        let (source, place) = (&*item.source, &*item.place);
-        let at = origins.of(place);
-        match item.is_retried {
-            true => {
-                tracing::warn!(
-                    source,
-                    place,
-                    at,
-                    "not available, and tried again: {}",
-                    item.problem
-                );
-            }
-            false => tracing::error!(source, place, at, "skipped: {}", item.problem),
-        }
-    }
-}
+/// Endpoint of another application, and that application's identity.
+pub(super) type NamedApp<'a> = (&'a str, &'a Identity);
 
 /// Name, version and instructions of an application; settings override them.
 #[derive(Clone, Default)]

@@ -12,6 +12,8 @@ mod authorization;
 mod upstream_metrics;
 mod build;
 mod catalog_builder;
+#[cfg_attr(not(feature = "sources"), path = "configured/absent.rs")]
+mod configured;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 mod connect;
 #[cfg(feature = "cli")]
@@ -55,6 +57,7 @@ use crate::catalog::{
 use crate::config::{Config, Loaded};
 use crate::net::{Body, BodyError};
 use crate::server::MethodHandler;
+#[cfg(feature = "sources")]
 use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
@@ -443,7 +446,7 @@ impl App {
     #[cfg(feature = "sources")]
     #[must_use]
     pub fn artifact_store(mut self, store: impl ArtifactStore) -> Self {
-        self.offers.artifact_store = Some(Arc::new(store));
+        self.offers.configured.artifact_store = Some(Arc::new(store));
         self
     }
 

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::App;
-use super::admission::checked_policy;
+use super::admission::{checked_policy, report_rejected};
 use super::build::complete;
 use super::error::AppError;
-use super::items::report_rejected;
 use crate::auth::{Access, Authentication, Classified, Decision, Kind, Policy, Principal, Target};
 use crate::catalog::Catalog;
 use crate::seal::KeyRing;

@@ -228,7 +228,7 @@ impl Reloader {
         let changes = self.changes(&self.started, loaded);
         let restart = changes.iter().filter(|(_, of)| *of == Reload::Restart);
         let restart: Vec<_> = restart.map(|(name, _)| name.as_str()).collect();
-        check_start(&loaded.config, &restart)?;
+        check_start(&loaded.config, &restart, self.catalogs.apps())?;
         // This takes longest, and the hooks read files that can change meanwhile.
         let catalogs = self.catalogs.prepare(&loaded.config).await?;
         let commits = self.hooks.iter().map(|hook| hook(&loaded.config));

@@ -13,9 +13,8 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::AppError;
-use super::endpoints::OtherApp;
 use super::hooks::Hook;
-use super::items::Identity;
+use super::items::{Identity, NamedApp};
 use super::responses::empty;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
@@ -55,10 +54,13 @@ impl ServerCards {
     /// # Errors
     ///
     /// A setting is missing or wrong.
-    pub(super) fn new(config: &Config, apps: &[OtherApp]) -> Result<Option<Self>, AppError> {
-        let apps = apps.iter().map(|app| AppEndpoint {
-            endpoint: app.name.clone(),
-            name: app.identity.name.clone(),
+    pub(super) fn new<'a>(
+        config: &Config,
+        apps: impl IntoIterator<Item = NamedApp<'a>>,
+    ) -> Result<Option<Self>, AppError> {
+        let apps = apps.into_iter().map(|(endpoint, identity)| AppEndpoint {
+            endpoint: endpoint.to_owned(),
+            name: identity.name.clone(),
         });
         let apps: Arc<[_]> = apps.collect();
         let documents = documents(config, &apps)?;

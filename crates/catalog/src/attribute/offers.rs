@@ -1,143 +1,17 @@
-//! Support for the code that `#[resource]` and `#[prompt]` write; it selects traits as `#[tool]` does.
+//! Support for the code that only `#[resource]` and `#[prompt]` write.
 
 use std::cell::Cell;
-use std::error::Error;
-use std::fmt::Display;
 use std::future::{Future, ready};
-use std::marker::PhantomData;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::DynamicError;
 use crate::catalog::extract::Rejection;
 use crate::catalog::{
-    CallContext, CompletionRequest, Completions, IntoContents, PromptError, ResourceDefinition,
-    ResourceError, ToolError, ToolErrorKind,
+    CallContext, CompletionRequest, Completions, IntoContents, ResourceDefinition, ResourceError,
 };
-use crate::net::with_causes;
 use crate::protocol::ResourceContents;
-
-/// Marker for a function that returns `T`, where errors are an `E`.
-#[derive(Debug)]
-pub struct Answer<T, E>(PhantomData<fn() -> (T, E)>);
-
-impl<T, E> Answer<T, E> {
-    #[expect(clippy::new_without_default, reason = "used by macros only")]
-    pub const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-/// An error of resources or prompts.
-pub trait Fault {
-    fn in_words(message: String) -> Self;
-    fn of_dynamic(error: &(dyn Error + 'static)) -> Self;
-    /// Converts the error of a function that could not run.
-    fn of_unrun(error: &ToolError) -> Self;
-}
-
-macro_rules! faults {
-    ($($error:ty)*) => {$(
-        impl Fault for $error {
-            fn in_words(message: String) -> Self {
-                Self::new(message)
-            }
-            fn of_dynamic(error: &(dyn Error + 'static)) -> Self {
-                Self::from_dynamic(error)
-            }
-            fn of_unrun(error: &ToolError) -> Self {
-                let converted = match error.kind() {
-                    ToolErrorKind::Internal => Self::internal(error.message()),
-                    _ => Self::new(error.message()),
-                };
-                match error.source() {
-                    Some(cause) => converted.caused_by(with_causes(cause)),
-                    None => converted,
-                }
-            }
-        }
-    )*};
-}
-
-faults! { ResourceError PromptError }
-
-// === What succeeded, and what failed ===
-
-/// `Result<T, X>` whose error becomes an `E`.
-pub trait AnswerError<T, X, E> {
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
-}
-
-impl<T, X: Into<E>, E> AnswerError<T, X, E> for &&&&Answer<Result<T, X>, E> {
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
-        returned.map_err(Into::into)
-    }
-}
-
-/// `Result<T, X>` whose error holds one of any type.
-pub trait AnswerDynamic<T, X, E> {
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
-}
-
-impl<T, X, D, E> AnswerDynamic<T, X, E> for &&&Answer<Result<T, X>, E>
-where
-    X: Deref<Target = D>,
-    D: DynamicError + ?Sized,
-    E: Fault,
-{
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
-        returned.map_err(|e| E::of_dynamic(e.as_error()))
-    }
-}
-
-/// `Result<T, X>` whose error is at least words.
-pub trait AnswerDisplay<T, X, E> {
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
-}
-
-impl<T, X: Display, E: Fault> AnswerDisplay<T, X, E> for &&Answer<Result<T, X>, E> {
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
-        returned.map_err(|e| E::in_words(e.to_string()))
-    }
-}
-
-/// Any other `Result`; refused.
-pub trait AnswerOther<T, X, E> {
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>
-    where
-        X: ErrorOfOffer<E>;
-}
-
-impl<T, X, E> AnswerOther<T, X, E> for &Answer<Result<T, X>, E> {
-    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>
-    where
-        X: ErrorOfOffer<E>,
-    {
-        returned.map_err(ErrorOfOffer::into_error)
-    }
-}
-
-/// Any type that is not a `Result`.
-pub trait AnswerPlain<T, E> {
-    fn __longshore_answer(&self, returned: T) -> Result<T, E> {
-        Ok(returned)
-    }
-}
-
-impl<T, E> AnswerPlain<T, E> for Answer<T, E> {}
-
-/// A trait without implementations; its diagnostic names the missing trait.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the error of a resource or a prompt",
-    label = "needs `Display`, or `Into<{E}>`",
-    note = "implement `std::error::Error` for it, or return a `longshore::ResourceError` or `longshore::PromptError`"
-)]
-pub trait ErrorOfOffer<E> {
-    fn into_error(self) -> E;
-}
 
 // === What a success becomes ===
 
@@ -334,14 +208,4 @@ pub fn unless_rejected<T>(resolved: Result<T, Rejection>) -> Result<Option<T>, R
 
 pub fn no_suggestions<E: Send + 'static>() -> Suggested<E> {
     Box::pin(ready(Ok(Completions::default())))
-}
-
-// === Functions that block ===
-
-/// Runs `function` on a blocking thread. A panic in it resumes in the caller.
-pub async fn run_blocking_or<T: Send + 'static, E: Fault>(
-    function: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, E> {
-    let returned = super::run_blocking(function).await;
-    returned.map_err(|error| E::of_unrun(&error))
 }

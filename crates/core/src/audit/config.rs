@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Conflicts;
+use crate::telemetry::Redaction;
 
 /// Audit log: a record for each call and each rejected request, with the caller and the decision.
 ///
@@ -130,13 +131,27 @@ impl AuditConfig {
         self.required && self.file.is_none() && !self.stderr
     }
 
-    pub(super) fn check(&self) -> Result<(), AuditError> {
+    /// Checks the settings. No file is opened.
+    ///
+    /// # Errors
+    ///
+    /// The setting with which the audit log cannot start.
+    pub fn check(&self) -> Result<(), AuditError> {
         if self.lacks_a_place() {
             return Err(AuditError::NothingToWriteTo);
         }
         if self.queue == 0 {
             return Err(AuditError::NoQueue);
         }
-        Ok(())
+        self.redaction().map(drop)
+    }
+
+    /// Returns the redaction of arguments; `None` if they are not recorded.
+    pub(super) fn redaction(&self) -> Result<Option<Redaction>, AuditError> {
+        let redaction = self
+            .arguments
+            .then(|| Redaction::new(&self.redact, self.arguments_bytes));
+        let redaction = redaction.transpose();
+        redaction.map_err(|pattern| AuditError::Pattern { pattern })
     }
 }

@@ -65,13 +65,7 @@ impl Audit {
         telemetry: &Telemetry,
         open: impl FnOnce(Arc<Queue>) -> Result<Writer, AuditError>,
     ) -> Result<Arc<Self>, AuditError> {
-        let arguments = match config.arguments {
-            true => Some(
-                Redaction::new(&config.redact, config.arguments_bytes)
-                    .map_err(|pattern| AuditError::Pattern { pattern })?,
-            ),
-            false => None,
-        };
+        let arguments = config.redaction()?;
         let queue = Arc::new(Queue::new(config, telemetry));
         let writer = open(Arc::clone(&queue))?;
         std::thread::Builder::new()

@@ -7,8 +7,8 @@ use super::super::dry_run::without_new_files;
 use super::super::error::AppError;
 use super::super::server_card::ServerCards;
 use super::super::supervisor::Supervisor;
-use super::super::warnings::{warn_in_public, warn_of_nobody};
-use crate::auth::Authentication;
+use super::super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
+use super::Assembled;
 use crate::config::{Config, is_public};
 use crate::harness::Harness;
 use crate::seal::KeyRing;
@@ -16,8 +16,8 @@ use crate::telemetry::Telemetry;
 use crate::transport::http::Tls;
 
 impl App {
-    /// Does everything that serving would, except for binding the address. With `offline`, upstream servers and documents
-    /// at URLs are left out.
+    /// Does everything that serving would, except for binding the addresses. With `offline`, upstream servers are not contacted,
+    /// and documents at URLs are left out.
     #[doc(hidden)]
     pub async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
         let (config, _) = self.take_config()?;
@@ -38,17 +38,12 @@ impl App {
     pub fn diagnostic_harness(mut self) -> Result<Harness, AppError> {
         let (mut config, _) = self.take_config()?;
         let (origins, written) = (self.offers.origins.clone(), Arc::clone(&config));
-        let checked = self.check_access_of(&config).map(drop);
+        let checked = ServerCards::new(&config, self.apps()).map(drop);
+        let checked = checked.and_then(|()| self.authentication(&config).map(drop));
         let checked = checked.and_then(|()| without_new_files(Arc::make_mut(&mut config)));
         checked.map_err(|error| error.located(&origins, &written))?;
         self.config = Some(config);
         self.harness()
-    }
-
-    /// Checks the authentication of callers and what they are told before.
-    fn check_access_of(&mut self, config: &Config) -> Result<Authentication, AppError> {
-        ServerCards::new(config, &[])?;
-        self.authentication(config)
     }
 
     async fn check_with(
@@ -56,25 +51,20 @@ impl App {
         mut config: Arc<Config>,
         offline: bool,
     ) -> Result<Checked, AppError> {
-        let auth = self.check_access_of(&config)?;
+        let auth = self.authentication(&config)?;
         warn_of_nobody(&config, &auth, self.proved);
+        warn_of_open_secrets(&config);
         Tls::load(&config.http.tls)?;
         if is_public(&config) {
             let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
         }
         let mut left_out = Vec::new();
-        let config = Arc::make_mut(&mut config);
-        without_new_files(config)?;
+        let settings = Arc::make_mut(&mut config);
+        without_new_files(settings)?;
         if offline {
-            #[cfg(feature = "sources")]
-            for (name, upstream) in &config.upstreams {
-                if !upstream.disabled {
-                    upstream.target(name)?;
-                }
-            }
-            left_out.extend(std::mem::take(&mut config.upstreams).into_keys());
-            config.sources.retain(|source| {
+            left_out.extend(settings.upstreams.keys().cloned());
+            settings.sources.retain(|source| {
                 let is_far = source
                     .openapi
                     .as_ref()
@@ -87,17 +77,16 @@ impl App {
             self.offers.leaves_out = !left_out.is_empty();
         }
         // A check waits for the upstream servers, even if the start does not.
-        if config.upstreams_wait_seconds == Some(0) {
-            config.upstreams_wait_seconds = None;
+        if settings.upstreams_wait_seconds == Some(0) {
+            settings.upstreams_wait_seconds = None;
         }
         let supervisor = Supervisor::new();
+        let background = supervisor.background();
         let keys = Arc::new(KeyRing::new(&config.seal)?);
-        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(config));
-        self.offers.metrics = telemetry.metrics.clone();
-        self.offers
-            .prepare(config, &keys, supervisor.background())?;
-        let upstreams = self.offers.upstreams.clone();
-        let server = Box::pin(self.build(config, telemetry, keys)).await?.server;
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        let Assembled {
+            server, upstreams, ..
+        } = Box::pin(self.assemble(&config, &auth, telemetry, keys, background)).await?;
         let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
         let awaited = awaited.into_iter().flatten();
@@ -123,4 +112,69 @@ pub struct Checked {
     pub missing: Vec<String>,
     /// Names of the sources and upstream servers that were not checked.
     pub left_out: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::auth::FacadeConfig;
+    use crate::catalog::{CallContext, Definition, tool_fn};
+    use crate::server::EndpointConfig;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+
+    fn app(tool: &'static str) -> App {
+        let said = |_: Arc<CallContext>, _: Nothing| async { Ok("said") };
+        App::new().tool(tool_fn(Definition::new(tool), said))
+    }
+
+    #[tokio::test]
+    async fn a_check_finds_what_an_endpoint_cannot_offer_as_a_start_does() {
+        let mut config = Config::default();
+        config.http.port = 0;
+        let searched = EndpointConfig {
+            tools: vec!["*".to_owned()],
+            search_above: Some(0),
+            ..EndpointConfig::default()
+        };
+        config.endpoints.insert("searched".to_owned(), searched);
+        for (tool, is_good) in [("again", true), ("search_tools", false)] {
+            let started = app(tool).config(config.clone()).bind().await.map(drop);
+            let checked = app(tool).config(config.clone()).check(true).await.map(drop);
+            assert_eq!(checked.is_ok(), is_good, "{checked:?}");
+            let in_words = |result: Result<(), AppError>| result.map_err(|e| e.to_string());
+            assert_eq!(in_words(checked), in_words(started));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_check_builds_the_authorization_server_and_contacts_nobody() {
+        let mut config = Config::default();
+        config.http.public_url = Some("https://mcp.example.com".to_owned());
+        config.auth.oauth.facade = serde_json::from_value::<FacadeConfig>(json!({
+            "provider": "https://login.invalid", "client_id": "a", "client_secret": "b", "allow": {"anyone": true},
+        }))
+        .expect("settings");
+        let checked = app("again").config(config).check(true).await;
+        assert_eq!(checked.expect("valid").tools, 1);
+    }
+
+    #[tokio::test]
+    async fn settings_of_upstream_servers_are_checked_without_contacting_them() {
+        let check = |settings: serde_json::Value| {
+            let mut config = Config::default();
+            let upstream = serde_json::from_value(settings).expect("settings");
+            config.upstreams.insert("up".to_owned(), upstream);
+            app("again").config(config).check(true)
+        };
+        let good = check(json!({"url": "https://up.invalid/mcp"})).await;
+        assert_eq!(good.expect("valid").left_out, ["up"]);
+        let token = json!({"bearer": "secret"});
+        let wrong = check(json!({"url": "https://up.invalid/mcp", "listing_auth": token})).await;
+        let wrong = wrong.expect_err("of no effect").to_string();
+        assert!(wrong.contains("listing_auth"), "{wrong}");
+    }
 }

@@ -4,20 +4,30 @@
 
 use std::path::PathBuf;
 
+#[cfg(feature = "sources")]
+use super::super::configured::check_upstreams;
 use super::super::endpoints;
 use super::super::error::AppError;
+use super::super::items::NamedApp;
 use super::super::server_card::ServerCards;
 use crate::auth::{AuthSetupError, Authentication};
-use crate::config::Config;
+use crate::config::{Config, validate_features};
 use crate::seal::KeyRing;
+use crate::state;
 use crate::transport::http::Tls;
 
-/// Checks the parts of the server to which changed settings belong, and creates nothing. `changed` are the names of the settings.
+/// Checks the parts of the server to which changed settings belong, and creates nothing. `changed` are the names of the settings,
+/// `apps` the endpoints that the application defines.
 ///
 /// # Errors
 ///
 /// The error with which the server would not start.
-pub(super) fn check_start(config: &Config, changed: &[&str]) -> Result<(), AppError> {
+pub(super) fn check_start<'a>(
+    config: &Config,
+    changed: &[&str],
+    apps: impl Iterator<Item = NamedApp<'a>> + Clone,
+) -> Result<(), AppError> {
+    validate_features(config)?;
     let has_changed = |sections: &[&str]| {
         let is_in_one = |name: &&str| sections.iter().any(|section| is_in(name, section));
         changed.iter().any(is_in_one)
@@ -25,11 +35,18 @@ pub(super) fn check_start(config: &Config, changed: &[&str]) -> Result<(), AppEr
     if has_changed(&["seal"]) {
         KeyRing::new(&config.seal)?;
     }
+    if has_changed(&["state"]) {
+        // Nothing is connected.
+        drop(state::open(&config.state)?);
+    }
+    if has_changed(&["audit"]) {
+        config.audit.check()?;
+    }
     if has_changed(&["http.tls"]) {
         Tls::load(&config.http.tls)?;
     }
     if has_changed(&["http.server_card", "http.public_url", "endpoints"]) {
-        ServerCards::new(config, &[])?;
+        ServerCards::new(config, apps.clone())?;
     }
     if has_changed(&[
         "auth",
@@ -38,13 +55,11 @@ pub(super) fn check_start(config: &Config, changed: &[&str]) -> Result<(), AppEr
         "http.tls",
         "http.trusted_proxies",
     ]) {
-        check_authentication(config)?;
+        check_authentication(config, apps)?;
     }
     #[cfg(feature = "sources")]
-    if has_changed(&["upstreams"]) {
-        for (name, upstream) in config.upstreams.iter().filter(|(_, it)| !it.disabled) {
-            upstream.target(name)?;
-        }
+    if has_changed(&["upstreams", "auth", "http.public_url", "tokens"]) {
+        check_upstreams(config)?;
     }
     Ok(())
 }
@@ -56,8 +71,11 @@ pub(super) fn checked_files(config: &Config) -> impl Iterator<Item = PathBuf> {
     files.into_iter().flatten().cloned()
 }
 
-fn check_authentication(config: &Config) -> Result<(), AppError> {
-    let endpoints = endpoints::requirements(config, std::iter::empty())?;
+fn check_authentication<'a>(
+    config: &Config,
+    apps: impl Iterator<Item = NamedApp<'a>>,
+) -> Result<(), AppError> {
+    let endpoints = endpoints::requirements(config, apps)?;
     let facts = endpoints::server_facts(config, &endpoints);
     match Authentication::new(&config.auth, facts, Vec::new()) {
         // The last key may be revoked while the server runs. Its hook reports that.
@@ -80,7 +98,12 @@ fn is_in(setting: &str, section: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::super::App;
+    use super::super::super::items::Identity;
     use super::*;
+    use crate::server::EndpointConfig;
 
     #[test]
     fn sections_have_the_settings_below_them() {
@@ -100,10 +123,86 @@ mod tests {
         let mut config = Config::default();
         config.http.tls.certificate = Some("/none.pem".into());
         config.http.tls.key = Some("/none.pem".into());
-        assert!(check_start(&config, &[]).is_ok());
-        assert!(check_start(&config, &["http.port"]).is_ok());
-        let failed = check_start(&config, &["http.tls.key"]);
+        let check = |changed: &[&str]| check_start(&config, changed, std::iter::empty());
+        assert!(check(&[]).is_ok());
+        assert!(check(&["http.port"]).is_ok());
+        let failed = check(&["http.tls.key"]);
         assert!(matches!(failed, Err(AppError::Tls(_))), "{failed:?}");
         assert_eq!(checked_files(&config).count(), 2);
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_with_the_name_of_one_of_the_application_is_rejected_as_at_a_start() {
+        let mut config = Config::default();
+        config.http.port = 0;
+        let all = EndpointConfig {
+            tools: vec!["*".to_owned()],
+            ..EndpointConfig::default()
+        };
+        config.endpoints.insert("sums".to_owned(), all);
+        let app = App::new().endpoint("sums", App::new());
+        let started = app.config(config.clone()).bind().await;
+        let started = started.expect_err("two endpoints").to_string();
+        let identity = Identity::default();
+        let app = |name| std::iter::once((name, &identity));
+        let reloaded = check_start(&config, &["endpoints.sums"], app("sums"));
+        assert_eq!(
+            reloaded.map_err(|error| error.to_string()),
+            Err(started.clone())
+        );
+        assert!(
+            started.contains("two endpoints have this name"),
+            "{started}"
+        );
+        assert!(check_start(&config, &["endpoints.sums"], app("others")).is_ok());
+    }
+
+    #[test]
+    fn the_shared_state_and_the_audit_log_are_checked() {
+        let mut config = Config::default();
+        config.state.url = Some("https://not-redis.invalid".to_owned().into());
+        config.audit.stderr = true;
+        config.audit.arguments = true;
+        config.audit.redact = vec!["[".to_owned()];
+        let check = |changed: &[&str]| check_start(&config, changed, std::iter::empty());
+        let failed = check(&["state.url"]);
+        assert!(matches!(failed, Err(AppError::State(_))), "{failed:?}");
+        let failed = check(&["audit.redact"]);
+        assert!(matches!(failed, Err(AppError::Audit(_))), "{failed:?}");
+    }
+
+    #[cfg(feature = "sources")]
+    #[tokio::test]
+    async fn upstream_servers_are_checked_with_what_they_need_of_other_settings() {
+        let check = |upstream: serde_json::Value, changed: &str| {
+            let mut config = Config::default();
+            let upstream = serde_json::from_value(upstream).expect("settings");
+            config.upstreams.insert("up".to_owned(), upstream);
+            check_start(&config, &[changed], std::iter::empty())
+        };
+        let url = "https://up.invalid/mcp";
+        let good = json!({"url": url, "auth": {"bearer": "secret"}});
+        assert!(check(good, "upstreams.up.url").is_ok());
+        let unused = json!({"url": url, "listing_auth": {"bearer": "secret"}});
+        let failed = check(unused, "upstreams.up.listing_auth");
+        assert!(matches!(failed, Err(AppError::Upstream(_))), "{failed:?}");
+        let of_users = json!({"url": url, "auth": {"per_user": {"issuer": "https://up.invalid", "client_id": "a"}}});
+        let failed = check(of_users, "http.public_url");
+        assert!(matches!(failed, Err(AppError::Upstream(_))), "{failed:?}");
+    }
+
+    #[test]
+    fn an_endpoint_of_the_application_at_the_path_of_the_server_card_is_found() {
+        let mut config = Config::default();
+        config.http.public_url = Some("https://mcp.example.com".to_owned());
+        config.http.server_card.name = Some("com.example/sums".to_owned());
+        let identity = Identity::default();
+        let check = |name| {
+            let apps = std::iter::once((name, &identity));
+            check_start(&config, &["http.server_card.name"], apps)
+        };
+        assert!(check("sums").is_ok());
+        let failed = check("server-card");
+        assert!(matches!(failed, Err(AppError::ServerCard(_))), "{failed:?}");
     }
 }
