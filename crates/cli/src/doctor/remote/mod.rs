@@ -207,7 +207,6 @@ async fn health(wire: &DiagnosedServer, report: &mut Report) {
         .iter()
         .map(|(path, seen)| format!("{path} {}", seen.status))
         .collect();
-    let is_ok = |seen: &CompleteResponse| seen.is_success();
     let statuses = answered.join(", ");
     if found.iter().any(|(_, seen)| seen.status == 503) {
         report.add(
@@ -215,8 +214,10 @@ async fn health(wire: &DiagnosedServer, report: &mut Report) {
                 .warning(format!("not ready: {statuses}"))
                 .advise("see the server's log, and /health/detailed with credentials"),
         );
-    } else if found.iter().any(|(_, seen)| is_ok(seen)) {
+    } else if found.iter().any(|(_, seen)| seen.is_success()) {
         report.add(Check(AREA, "pages").ok(statuses));
+    } else if found.is_empty() {
+        report.add(Check(AREA, "pages").skipped("no response"));
     } else {
         report.add(Check(AREA, "pages").skipped(format!("not reachable for clients: {statuses}")));
     }
