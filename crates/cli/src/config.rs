@@ -107,13 +107,17 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         );
         return Err(AppError::Refused(problem).into());
     }
-    let tools = output::counted(checked.tools);
+    let set = match set {
+        1 => "1 setting has".to_owned(),
+        _ => format!("{set} settings have"),
+    };
+    let tools = output::counted(checked.tools, "tool");
     let left_out = match checked.left_out.is_empty() {
         true => String::new(),
         false => format!("; not checked: {}", checked.left_out.join(", ")),
     };
     print(&format!(
-        "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools}{left_out})\n"
+        "the configuration is valid ({file}; {set} a value that is not the default; {tools}{left_out})\n"
     ))
 }
 
@@ -147,7 +151,7 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         false => {
             let set = settings.iter().filter(|one| one.origin != Origin::Default);
             format!(
-                "{} settings, of which {} do not have their default; --set shows these alone\n\n",
+                "{} settings, {} of them not at the default; --set shows these alone\n\n",
                 settings.len(),
                 set.count()
             )

@@ -192,7 +192,7 @@ pub(super) fn greet_at_file(path: &std::path::Path, offering: &str) {
 /// Explains the stdio transport to a person who started the server in a terminal.
 pub(super) fn greet_over_stdio(tools: usize) {
     if io::stdin().is_terminal() {
-        let tools = counted(tools);
+        let tools = counted(tools, "tool");
         remark(&format_args!(
             "longshore serves {tools} over standard input and output: it waits for lines of JSON, and ends with Ctrl-D"
         ));
@@ -250,10 +250,11 @@ fn greeting(
     )
 }
 
-pub(super) fn counted(tools: usize) -> String {
-    match tools {
-        1 => "1 tool".to_owned(),
-        _ => format!("{tools} tools"),
+/// Returns a number with its noun: `1 tool`, `2 tools`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
     }
 }
 

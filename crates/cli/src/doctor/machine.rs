@@ -74,7 +74,8 @@ fn settings(loaded: &Loaded) -> Finding {
         .as_deref()
         .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
     Check("configuration", "settings").ok(format!(
-        "valid: {file}, {set} settings differ from their defaults; {}",
+        "valid: {file}, {} not at the default; {}",
+        output::counted(set, "setting"),
         loaded.environment.summary()
     ))
 }

@@ -3,6 +3,12 @@
 use std::io::{self, IsTerminal as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use crate::cli::client::clean;
+use crate::cli::output::counted;
+use crate::cli::table::wide_table;
+
+/// Maximum length of an observation, which may contain text of a server.
+const CHARACTERS_MAX: usize = 1000;
 use serde_json::{Value, json};
 
 use super::codes;
@@ -177,8 +183,8 @@ impl Report {
             table.trim_fmt(),
             self.count(Status::Ok),
             self.count(Status::Skipped),
-            self.count(Status::Warning),
-            self.count(Status::Failure),
+            counted(self.count(Status::Warning), "warning"),
+            counted(self.count(Status::Failure), "failure"),
         )
     }
 }
@@ -216,7 +222,7 @@ mod tests {
         let text = report.as_text();
         assert!(text.contains("-> set x = 1"), "{text}");
         assert!(
-            text.ends_with("1 ok, 1 skipped, 1 warnings, 1 failures\n"),
+            text.ends_with("1 ok, 1 skipped, 1 warning, 1 failure\n"),
             "{text}"
         );
     }
