@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::{Args, Subcommand};
-use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::output;
+use super::output::{self, print};
+use super::table::wide_table;
 use super::run::{load, runtime};
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
@@ -161,13 +161,7 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         let _ = writeln!(text, "{what:<10} {value} ({evidence})");
     }
     text.push('\n');
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_header(["SETTING", "VALUE", "CHANGES", "FROM"]);
-    if io::stdout().is_terminal() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    }
+    let mut table = wide_table(["SETTING", "VALUE", "CHANGES", "FROM"]);
     for one in &settings {
         let value = match &one.value {
             Value::Null => "-".to_owned(),
@@ -239,19 +233,4 @@ fn as_json(one: &ResolvedSetting) -> Value {
         "detail": detail,
         "reload": one.reload,
     })
-}
-
-/// Writes to standard output. A reader that closes the pipe early is not an error.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    let mut output = io::stdout().lock();
-    match output
-        .write_all(text.as_bytes())
-        .and_then(|()| output.flush())
-    {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let problem = format!("cannot write to standard output: {error}");
-            Err(AppError::Refused(problem).into())
-        }
-        _ => Ok(()),
-    }
 }

@@ -3,8 +3,8 @@
 use clap::Args;
 
 use super::Failure;
-use super::config::print;
 use super::output;
+use super::output::print;
 use super::run::runtime;
 use crate::app::AppError;
 use crate::source::{Discovery, discover};

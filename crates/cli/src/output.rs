@@ -269,6 +269,21 @@ pub(super) fn complain(error: &dyn Display, audience: Audience) {
         Audience::People => remark(&format_args!("longshore: {error}")),
         // Bypasses the log, which may be off.
         Audience::Programs => {
+/// Writes to standard output. A reader that closes the pipe early is not an error.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let problem = format!("cannot write to standard output: {error}");
+            Err(AppError::Refused(problem).into())
+        }
+        _ => Ok(()),
+    }
+}
+
             let line = serde_json::json!({
                 "timestamp": format!("{:.6}", jiff::Timestamp::now()),
                 "level": "ERROR",

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::report::{Check, Finding, Report};
-use crate::cli::healthcheck;
+use crate::cli::{healthcheck, output};
 use crate::environment::{Probe, unix_seconds};
 use crate::seal::KeyRing;
 use crate::transport::http::Tls;

@@ -152,7 +152,7 @@ async fn of_session(
     report: &mut Report,
 ) -> Option<Open> {
     const CHECK: Check<'_> = Check(AREA, "GET");
-    let asked = Ask::new(Method::GET, wire.url.path())
+    let asked = Ask::new(Method::GET, wire.target())
         .header("accept", "text/event-stream")
         .header("mcp-session-id", session)
         .header("mcp-protocol-version", revision);
