@@ -11,6 +11,7 @@ use tracing_subscriber::{Registry, reload};
 
 use super::log::{self, Format, Lines};
 use crate::app::{AppError, BoundServer, Hook};
+use super::paint::are_colours_wanted;
 use crate::environment::Probe;
 use crate::net::is_panic_expected;
 use longshore_app::config::{ConfigError, Conflict, LogConfig, LogFormat};
@@ -62,7 +63,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
     let format = match config.format {
         LogFormat::Json => Format::Json,
         _ => Format::Text {
-            colour: probe.is_at_terminal() && probe.variable("NO_COLOR").is_none(),
+            colour: probe.is_at_terminal() && are_colours_wanted(probe),
         },
     };
     let lines = Lines::to(format, config.line_bytes, io::stderr());
