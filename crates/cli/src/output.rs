@@ -1,4 +1,4 @@
-//! Output for people: banner, log and errors, all on standard error. Standard output is for data.
+//! Output: banner, log and errors for people on standard error, and data on standard output.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -9,9 +9,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, reload};
 
+use super::Failure;
 use super::log::{self, Format, Lines};
-use crate::app::{AppError, BoundServer, Hook};
 use super::paint::are_colours_wanted;
+use crate::app::{AppError, BoundServer, Hook};
 use crate::environment::Probe;
 use crate::net::is_panic_expected;
 use longshore_app::config::{ConfigError, Conflict, LogConfig, LogFormat};
@@ -170,13 +171,17 @@ pub(super) fn print_banner(bound: &BoundServer, address: SocketAddr) {
 
 /// Returns the URL of the server on this machine.
 pub(super) fn root_url(scheme: &str, address: SocketAddr) -> String {
-    // An unspecified address is replaced by loopback, because clients cannot connect to it.
-    let ip = match address.ip() {
+    let ip = reachable(address.ip());
+    format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
+}
+
+/// An unspecified address is replaced by loopback, because clients cannot connect to it.
+pub(super) fn reachable(host: IpAddr) -> IpAddr {
+    match host {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
+        host => host,
+    }
 }
 
 /// Prints the banner of a Unix socket.
@@ -264,12 +269,6 @@ pub(super) fn remark(text: &dyn Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Prints the error that ends the program.
-pub(super) fn complain(error: &dyn Display, audience: Audience) {
-    match audience {
-        Audience::People => remark(&format_args!("longshore: {error}")),
-        // Bypasses the log, which may be off.
-        Audience::Programs => {
 /// Writes to standard output. A reader that closes the pipe early is not an error.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
@@ -285,6 +284,12 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Prints the error that ends the program.
+pub(super) fn complain(error: &dyn Display, audience: Audience) {
+    match audience {
+        Audience::People => remark(&format_args!("longshore: {error}")),
+        // Bypasses the log, which may be off.
+        Audience::Programs => {
             let line = serde_json::json!({
                 "timestamp": format!("{:.6}", jiff::Timestamp::now()),
                 "level": "ERROR",

@@ -31,7 +31,7 @@ pub(crate) fn find(
     file: Option<PathBuf>,
 ) -> Result<(UpstreamConfig, Option<Config>), Failure> {
     if let Some(url) = url_of(server) {
-        let token = token();
+        let token = token(Probe::real());
         if token.is_some() && !server.contains("://") && !is_here(&url) {
             return Err(of_server(
                 server,
@@ -41,7 +41,7 @@ pub(crate) fn find(
             ));
         }
         trust_ca_of_variable()?;
-        return Ok((at_url(url, token.as_deref()), None));
+        return Ok((at_url(url, token), None));
     }
     let mut flags = Flags::default();
     flags.config = file;
@@ -92,8 +92,18 @@ fn is_here(url: &str) -> bool {
     }
 }
 
-fn token() -> Option<String> {
-    Probe::real().variable(TOKEN).map(str::to_owned)
+/// Returns the token in the variable. Files of tokens often end with a line break, which no header can have.
+pub(crate) fn token(probe: &Probe) -> Option<&str> {
+    let token = probe.variable(TOKEN).map(str::trim);
+    token.filter(|token| !token.is_empty())
+}
+
+/// Returns `/mcp` of a server whose URL has no path.
+pub(crate) fn at_mcp(url: &Url) -> Option<Url> {
+    let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
+    let mut url = url.clone();
+    url.set_path("/mcp");
+    is_bare.then_some(url)
 }
 
 /// Configures a server by URL. A token is never on the command line, which other users can read.
@@ -177,10 +187,8 @@ impl Access {
         token: Option<&str>,
         server: &ServerArgs,
     ) -> Result<Self, Failure> {
-        let upstream = at_url(
-            url.to_owned(),
-            token.map(str::to_owned).or_else(self::token).as_deref(),
-        );
+        let token_of_variable = self::token(Probe::real());
+        let upstream = at_url(url.to_owned(), token.or(token_of_variable));
         let mut access = Self::with(upstream, None, server)?;
         if token.is_some() {
             access.credential = Credential::Typed;
@@ -194,10 +202,7 @@ impl Access {
 
     /// Returns `/mcp` of a server that was given without a path.
     fn at_mcp(&self) -> Option<Url> {
-        let mut url = self.url().filter(|_| self.is_url)?;
-        let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
-        url.set_path("/mcp");
-        is_bare.then_some(url)
+        at_mcp(&self.url().filter(|_| self.is_url)?)
     }
 
     async fn connect(
@@ -522,3 +527,10 @@ mod tests {
         assert_eq!(of("http://127.0.0.1:3000/mcp"), None);
     }
 }
+    #[test]
+    fn a_token_may_be_followed_by_a_line_break() {
+        let of = |value| token(&Probe::of([(TOKEN, value)])).map(str::to_owned);
+        assert_eq!(of(" lsk_a\n").as_deref(), Some("lsk_a"));
+        assert_eq!((of("\n"), of("")), (None, None));
+    }
+

@@ -17,8 +17,8 @@ use std::time::Duration;
 use clap::Args;
 use url::Url;
 
-use super::config::print;
-use super::{Failure, RunArgs, output, run};
+use super::output::{self, print};
+use super::{Failure, RunArgs, client, run};
 use crate::app::AppError;
 use crate::environment::Probe;
 use longshore_app::config::trust_ca_file;
@@ -96,9 +96,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
     let mut report = Report::default();
     let examined = match args.url {
         Some(url) => {
-            let variable = Probe::real()
-                .variable(run::CA_FILE)
-                .filter(|file| !file.is_empty());
+            let variable = Probe::real().variable(run::CA_FILE);
             let files = args.ca.iter().map(|file| ("--ca", file.as_path()));
             let files = files.chain(variable.map(|file| (run::CA_FILE, Path::new(file))));
             let roots: Result<Vec<_>, AppError> = files
@@ -119,11 +117,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
             })?;
             let remote = Remote {
                 url,
-                token: Probe::real()
-                    .variable("LONGSHORE_TOKEN")
-                    .map(str::trim)
-                    .filter(|token| !token.is_empty())
-                    .map(|token| token.to_owned().into()),
+                token: client::token(Probe::real()).map(|token| token.to_owned().into()),
                 hold: Duration::from_secs(args.hold),
                 patience: Duration::from_secs(args.patience),
                 connections: args.connections,
