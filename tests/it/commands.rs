@@ -112,7 +112,7 @@ fn arguments_have_the_types_of_the_input_schema() {
         ),
     ] {
         let (code, printed, said) = call(&["text=x", word]);
-        assert_eq!((code, &*printed), (Some(1), ""), "{said}");
+        assert_eq!((code, &*printed), (Some(2), ""), "{said}");
         assert!(said.contains(told), "{said}");
     }
     // A raw value is validated by the server.
@@ -173,6 +173,9 @@ fn a_server_may_be_named_by_host_and_port() {
     assert_eq!(code, Some(1));
     let told = format!("no MCP endpoint at {0}/ or {0}/mcp", nothing.url);
     assert!(said.contains(&told), "{said}");
+    let (code, _, said) = run(&["list", &format!("{}/health", nothing.url)], &[]);
+    assert_eq!(code, Some(1));
+    assert_contains(&said, &["HTTP 404", "give the URL of the MCP endpoint"]);
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! `longshore config`: schema, validation and origin of settings.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::output::{self, print};
-use super::table::wide_table;
 use super::run::{load, runtime};
+use super::table::wide_table;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
 use crate::environment::{Environment, Probe};
@@ -26,8 +25,9 @@ pub(super) struct ConfigArgs {
 enum ConfigCommand {
     /// Print the JSON Schema of the configuration file, for editors
     ///
-    /// YAML: put `# yaml-language-server: $schema=./longshore.schema.json` into the file's first line. JSON:
-    /// `"$schema": "./longshore.schema.json"`. TOML: `#:schema ./longshore.schema.json`.
+    /// The first line of a YAML file: # yaml-language-server: $schema=./longshore.schema.json
+    /// A member of a JSON file:       "$schema": "./longshore.schema.json"
+    /// The first line of a TOML file: #:schema ./longshore.schema.json
     #[command(verbatim_doc_comment)]
     Schema,
     /// Check whether a server with these settings would start and offer everything that they name; print all problems

@@ -93,7 +93,12 @@ pub(super) struct LoginArgs {
     networks: Vec<IpNet>,
 
     /// Timeout of the login, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 300,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     timeout: u64,
 }
 
@@ -248,7 +253,7 @@ fn log_in_as(args: &LoginArgs) -> Result<(), LoginFailure> {
         scopes: args.scopes.clone(),
         port: args.port,
         networks: args.networks.clone(),
-        patience: Duration::from_secs(args.timeout.max(1)),
+        patience: Duration::from_secs(args.timeout),
     };
     let browser = args.browser.clone();
     let browser = browser.or_else(|| browser_here(Probe::real()).filter(|_| !args.no_browser));

@@ -18,7 +18,7 @@ use crate::cli::run::{load, runtime, trust_ca_of_variable};
 use crate::cli::suggestions::likeness_of;
 use crate::cli::{output, terminal};
 use crate::environment::Probe;
-use crate::net::{challenge_parameter, with_causes};
+use crate::net::{FetchError, challenge_parameter, with_causes};
 use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_login, logins};
 use hints::hint;
 
@@ -225,7 +225,7 @@ impl Access {
             .upstream
             .proof(name, &self.tokens)
             .map_err(AppError::from)?;
-        let limit = Duration::from_secs(server.timeout.max(1));
+        let limit = Duration::from_secs(server.timeout);
         let mut capabilities = Map::new();
         if let Some(answers) = answers {
             let elicitation = match answers {
@@ -364,6 +364,22 @@ impl Access {
                 };
                 format!("the token {lacks} (HTTP 403 insufficient_scope); {advice}")
             }
+            ClientError::Http(FetchError::Connect { .. }) => {
+                format!(
+                    "{}; start the server, or correct its URL",
+                    with_causes(error)
+                )
+            }
+            ClientError::Http(FetchError::Resolve { .. }) => {
+                format!("{}; correct its URL, or check the DNS", with_causes(error))
+            }
+            ClientError::Status {
+                status: 404 | 405, ..
+            }
+            | ClientError::Protocol(_) => format!(
+                "{}; give the URL of the MCP endpoint, which often ends in /mcp",
+                with_causes(error)
+            ),
             error => with_causes(error),
         };
         of_server(&server.server, problem)
@@ -519,6 +535,13 @@ mod tests {
     }
 
     #[test]
+    fn a_token_may_be_followed_by_a_line_break() {
+        let of = |value| token(&Probe::of([(TOKEN, value)])).map(str::to_owned);
+        assert_eq!(of(" lsk_a\n").as_deref(), Some("lsk_a"));
+        assert_eq!((of("\n"), of("")), (None, None));
+    }
+
+    #[test]
     fn hints_are_for_hosts_below_a_domain() {
         let of = |url: &str| hint(&url.parse().expect("a URL"));
         assert!(of("https://mcp.sentry.dev/mcp").is_some_and(|page| page.contains("sentry")));
@@ -527,10 +550,3 @@ mod tests {
         assert_eq!(of("http://127.0.0.1:3000/mcp"), None);
     }
 }
-    #[test]
-    fn a_token_may_be_followed_by_a_line_break() {
-        let of = |value| token(&Probe::of([(TOKEN, value)])).map(str::to_owned);
-        assert_eq!(of(" lsk_a\n").as_deref(), Some("lsk_a"));
-        assert_eq!((of("\n"), of("")), (None, None));
-    }
-

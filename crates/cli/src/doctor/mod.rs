@@ -31,7 +31,7 @@ use report::{Check, Report, Status};
 pub(super) struct DoctorArgs {
     /// Diagnose a deployed server, Longshore or another, by the URL of its MCP endpoint: https://mcp.example.com/mcp.
     /// A token for it is read from LONGSHORE_TOKEN
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with = "RunArgs")]
     url: Option<String>,
 
     /// With --url: how long to hold a stream open, in seconds, to detect idle timeouts; 120 or more finds the usual
