@@ -405,7 +405,9 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
             }
             _ => client::short_form(words),
         },
-        Command::Healthcheck(args) => print_line(healthcheck::healthcheck(&args)),
+        Command::Healthcheck(args) => {
+            print_line(healthcheck::healthcheck(&args).map_err(AppError::Refused))
+        }
         Command::Connect(args) => print_line(connect::connect(&args, Probe::real())),
         Command::Completions { shell } => {
             complete::script(shell).and_then(|script| output::print(&script))
@@ -415,10 +417,9 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
     conclude(done, audience)
 }
 
-/// Prints the result of a command, or returns its message for the user as an error.
-fn print_line(done: Result<String, String>) -> Result<(), Failure> {
-    let line = done.map_err(AppError::Refused)?;
-    output::print(&format!("{line}\n"))
+/// Prints the result of a command.
+fn print_line(done: Result<String, AppError>) -> Result<(), Failure> {
+    output::print(&format!("{}\n", done?))
 }
 
 /// Ends a command whose exit code 1 may be its result.
