@@ -138,6 +138,10 @@ fn what_a_command_cannot_use_is_said() {
         ),
         (&["list", "broken", "--config", path], "why"),
         (
+            &["list", "broken", "--config", path],
+            "check its command, args and env",
+        ),
+        (
             &["list", "ftp://host/mcp"],
             "longshore: ftp://host/mcp: this URL cannot be used",
         ),
@@ -165,6 +169,7 @@ fn invalid_arguments_of_commands_have_an_exit_code_of_their_own() {
             &["doctor", "--url", "https://host/mcp", "--ca", "/none.pem"],
             "/none.pem",
         ),
+        (&["connect", "cursor", "host"], "is not a URL"),
         (&["call", "127.0.0.1:1", "echo", "{"], "not valid JSON"),
         (&["prompt", "127.0.0.1:1", "greeting", "x"], "name=value"),
     ] {

@@ -1,124 +1,25 @@
-//! Connection to a server by URL or configuration entry, with its credentials.
+//! Connection to a server, with its credentials.
 
 mod hints;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use longshore_app::config::{Config, Flags, trust_ca_file};
+use longshore_app::config::Config;
 use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
-use url::{Host, Url};
+use url::Url;
 
+use super::server::{TOKEN, at_mcp, at_url, find};
 use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
 use crate::cli::login::{self, TokenLocation};
-use crate::cli::run::{load, runtime, trust_ca_of_variable};
-use crate::cli::suggestions::likeness_of;
+use crate::cli::run::runtime;
 use crate::cli::{output, terminal};
 use crate::environment::Probe;
 use crate::net::{FetchError, challenge_parameter, with_causes};
 use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_login, logins};
 use hints::hint;
-
-/// Variable with a token for servers that are given by URL.
-const TOKEN: &str = "LONGSHORE_TOKEN";
-
-/// Finds the server: a URL is used directly; a name is looked up in the configuration.
-pub(crate) fn find(
-    server: &str,
-    file: Option<PathBuf>,
-) -> Result<(UpstreamConfig, Option<Config>), Failure> {
-    if let Some(url) = url_of(server) {
-        let token = token(Probe::real());
-        if token.is_some() && !server.contains("://") && !is_here(&url) {
-            return Err(of_server(
-                server,
-                format!(
-                    "the token in {TOKEN} would be sent unencrypted; write https://{server}, or {url} if that is meant"
-                ),
-            ));
-        }
-        trust_ca_of_variable()?;
-        return Ok((at_url(url, token), None));
-    }
-    let mut flags = Flags::default();
-    flags.config = file;
-    let mut config = load(flags)?.config.clone();
-    trust_ca_file(config.ca_file.as_deref()).map_err(AppError::from)?;
-    if let Some(upstream) = config.upstreams.remove(server) {
-        return Ok((upstream, Some(config)));
-    }
-    let known: Vec<&str> = config.upstreams.keys().map(String::as_str).collect();
-    let known = match &known[..] {
-        [] => {
-            "the configuration has no upstreams; name another file with --config, or give a URL such as http://127.0.0.1:3000/mcp"
-                .to_owned()
-        }
-        known => {
-            let meant = likeness_of(server, known.iter().copied())
-                .map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-            format!("configured: {}{meant}", known.join(", "))
-        }
-    };
-    Err(of_server(
-        server,
-        format!("neither a URL nor the name of an upstream in the configuration ({known})"),
-    ))
-}
-
-/// Returns the URL of a word; `host:port` means `http`.
-pub(crate) fn url_of(word: &str) -> Option<String> {
-    if word.contains("://") {
-        return Some(word.to_owned());
-    }
-    let authority = word.split(['/', '?']).next().unwrap_or_default();
-    let (host, port) = authority.rsplit_once(':')?;
-    let is_host = !host.is_empty()
-        && host
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':'));
-    (is_host && port.parse::<u16>().is_ok()).then(|| format!("http://{word}"))
-}
-
-/// Returns true if the host is this machine.
-fn is_here(url: &str) -> bool {
-    match url.parse::<Url>().ok().as_ref().and_then(Url::host) {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
-}
-
-/// Returns the token in the variable. Files of tokens often end with a line break, which no header can have.
-pub(crate) fn token(probe: &Probe) -> Option<&str> {
-    let token = probe.variable(TOKEN).map(str::trim);
-    token.filter(|token| !token.is_empty())
-}
-
-/// Returns `/mcp` of a server whose URL has no path.
-pub(crate) fn at_mcp(url: &Url) -> Option<Url> {
-    let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
-    let mut url = url.clone();
-    url.set_path("/mcp");
-    is_bare.then_some(url)
-}
-
-/// Configures a server by URL. A token is never on the command line, which other users can read.
-fn at_url(url: String, token: Option<&str>) -> UpstreamConfig {
-    let mut config = UpstreamConfig {
-        url: Some(url),
-        ..UpstreamConfig::default()
-    };
-    if let Some(token) = token {
-        config
-            .headers
-            .insert("Authorization".to_owned(), format!("Bearer {token}").into());
-    }
-    config
-}
 
 /// Credential for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +88,8 @@ impl Access {
         token: Option<&str>,
         server: &ServerArgs,
     ) -> Result<Self, Failure> {
-        let token_of_variable = self::token(Probe::real());
-        let upstream = at_url(url.to_owned(), token.or(token_of_variable));
+        let of_variable = super::server::token(Probe::real());
+        let upstream = at_url(url.to_owned(), token.or(of_variable));
         let mut access = Self::with(upstream, None, server)?;
         if token.is_some() {
             access.credential = Credential::Typed;
@@ -373,6 +274,9 @@ impl Access {
             ClientError::Http(FetchError::Resolve { .. }) => {
                 format!("{}; correct its URL, or check the DNS", with_causes(error))
             }
+            ClientError::Gone(problem) if self.upstream.command.is_some() => format!(
+                "{problem}; check its command, args and env (what it writes to standard error is shown above)"
+            ),
             ClientError::Status {
                 status: 404 | 405, ..
             }
@@ -516,30 +420,6 @@ fn use_login(config: &mut UpstreamConfig) -> Option<Tokens> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_with_a_port_is_a_url() {
-        for (word, url) in [
-            ("127.0.0.1:3900", Some("http://127.0.0.1:3900")),
-            ("localhost:3000/mcp", Some("http://localhost:3000/mcp")),
-            ("[::1]:3000", Some("http://[::1]:3000")),
-            ("https://a.example", Some("https://a.example")),
-            ("tracker", None),
-            ("a:b", None),
-            (":3000", None),
-            ("/path/to:80", None),
-            ("host:70000", None),
-        ] {
-            assert_eq!(url_of(word).as_deref(), url, "{word}");
-        }
-    }
-
-    #[test]
-    fn a_token_may_be_followed_by_a_line_break() {
-        let of = |value| token(&Probe::of([(TOKEN, value)])).map(str::to_owned);
-        assert_eq!(of(" lsk_a\n").as_deref(), Some("lsk_a"));
-        assert_eq!((of("\n"), of("")), (None, None));
-    }
 
     #[test]
     fn hints_are_for_hosts_below_a_domain() {
