@@ -252,6 +252,9 @@ mod tests {
         assert_eq!(status(validity.renewal() + 1), Some(Status::Warning));
         assert_eq!(status(validity.not_after), Some(Status::Warning));
         assert_eq!(status(validity.not_after + 1), Some(Status::Failure));
+        let last = judge_expiry(AREA, validity, validity.not_after - 86_400);
+        let last = last.expect("it expires soon").seen;
+        assert!(last.contains("expires in 1 day, at"), "{last}");
     }
 
     #[test]
@@ -267,6 +270,11 @@ mod tests {
         let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
         assert!(untrusted(&unknown, 1, "h").advice[0].contains("fullchain.pem"));
         assert!(untrusted(&unknown, 2, "h").advice[0].contains("--ca"));
+        let expired = Error::InvalidCertificate(CertificateError::Expired);
+        assert_eq!(
+            untrusted(&expired, 2, "h").seen,
+            "the certificate has expired"
+        );
         let name = Error::InvalidCertificate(CertificateError::NotValidForName);
         assert!(
             untrusted(&name, 1, "mcp.example.com")
