@@ -3,8 +3,7 @@
 use clap::Args;
 
 use super::Failure;
-use super::output;
-use super::output::print;
+use super::output::{self, print};
 use super::run::runtime;
 use crate::app::AppError;
 use crate::source::{Discovery, discover};

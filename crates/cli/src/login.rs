@@ -13,8 +13,7 @@ use url::Url;
 
 use super::Failure;
 use super::client::{at_mcp, clean, find, of_server, url_of};
-use super::output;
-use super::output::print;
+use super::output::{self, print};
 use super::run::{OPENER, load, open, runtime};
 use super::table::{line, table};
 use crate::app::{AppError, tokens};

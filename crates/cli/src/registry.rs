@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::Failure;
 use super::client::{clean, of_server, pretty_json};
-use super::output;
-use super::output::print;
+use super::output::{self, print};
 use super::run::{runtime, trust_ca_of_variable};
 use super::table::{line, table};
 use crate::net::with_causes;
