@@ -169,6 +169,14 @@ fn invalid_arguments_of_commands_have_an_exit_code_of_their_own() {
             &["doctor", "--url", "https://host/mcp", "--ca", "/none.pem"],
             "/none.pem",
         ),
+        (
+            &["doctor", "--url", "https://me:s3cret@host/mcp"],
+            "user name or password",
+        ),
+        (
+            &["doctor", "--url", "https://host/mcp", "--origin", "app"],
+            "https://app.example.com",
+        ),
         (&["connect", "cursor", "host"], "is not a URL"),
         (&["call", "127.0.0.1:1", "echo", "{"], "not valid JSON"),
         (&["prompt", "127.0.0.1:1", "greeting", "x"], "name=value"),
@@ -176,6 +184,17 @@ fn invalid_arguments_of_commands_have_an_exit_code_of_their_own() {
         let (code, text) = complaint(arguments, &[]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+}
+
+#[test]
+fn a_token_that_no_header_can_have_is_told() {
+    for arguments in [
+        ["doctor", "--url", "https://host/mcp"],
+        ["list", "https://host/mcp", "--json"],
+    ] {
+        let (_, text) = complaint(&arguments, &[("LONGSHORE_TOKEN", "lsk_\u{7}")]);
+        assert!(text.contains("that no header can have"), "{text}");
     }
 }
 

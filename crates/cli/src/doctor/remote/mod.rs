@@ -57,6 +57,12 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
             "--url is {url}: write the URL of the MCP endpoint, such as https://mcp.example.com/mcp"
         ));
     };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(
+            "--url has a user name or password in it, which MCP clients do not send; put a token into the variable LONGSHORE_TOKEN"
+                .to_owned(),
+        );
+    }
     let roots = tls::roots(&remote.roots)?;
     let both = [&rustls::version::TLS13, &rustls::version::TLS12];
     let mut wire = DiagnosedServer {
