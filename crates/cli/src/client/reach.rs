@@ -279,8 +279,7 @@ impl Access {
             ),
             ClientError::Status {
                 status: 404 | 405, ..
-            }
-            | ClientError::Protocol(_) => format!(
+            } => format!(
                 "{}; give the URL of the MCP endpoint, which often ends in /mcp",
                 with_causes(error)
             ),
