@@ -210,8 +210,10 @@ fn a_credential_that_is_rejected_is_told_apart_from_one_that_is_missing() {
     assert_eq!(code, Some(0));
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("longshore.json");
-    let upstreams =
-        json!({"upstreams": {"up": {"url": url, "headers": {"Authorization": "Bearer bad"}}}});
+    let upstreams = json!({"upstreams": {
+        "up": {"url": url, "headers": {"Authorization": "Bearer bad"}},
+        "bare": {"url": url},
+    }});
     std::fs::write(&file, upstreams.to_string()).expect("written");
     let file = file.to_str().expect("UTF-8");
     let (_, _, said) = run(&["list", "up", "--config", file], &[]);
@@ -219,6 +221,9 @@ fn a_credential_that_is_rejected_is_told_apart_from_one_that_is_missing() {
         said.contains("up: the server rejects the credentials that the configuration has"),
         "{said}"
     );
+    let (_, _, said) = run(&["list", "bare", "--config", file], &[]);
+    let login = format!("`longshore login bare --config {file}`");
+    assert!(said.contains(&login), "{said}");
     for command in ["list", "call", "read", "prompt"] {
         let (_, help, _) = run(&[command, "--help"], &[]);
         assert!(help.contains("LONGSHORE_TOKEN"), "{help}");

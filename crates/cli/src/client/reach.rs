@@ -213,30 +213,36 @@ impl Access {
             Some(url) => url.to_string(),
             None => server.server.clone(),
         };
-        let login = format!("`longshore login {name}`");
+        let mut login = format!("longshore login {}", shell_word(&name));
+        if let Some(file) = server.config.as_deref().filter(|_| !self.is_url) {
+            login.push_str(&format!(
+                " --config {}",
+                shell_word(&file.to_string_lossy())
+            ));
+        }
         let problem = match error {
             ClientError::Unauthorized { challenge } => {
                 // Without metadata the server probably has API keys only.
                 let has_login = challenge_parameter(challenge, "resource_metadata").is_some();
                 let advice = match self.credential {
                     Credential::None if self.is_url && has_login => {
-                        format!("log in with {login}, or put a token into the variable {TOKEN}")
+                        format!("log in with `{login}`, or put a token into the variable {TOKEN}")
                     }
                     Credential::None if self.is_url => {
                         format!(
-                            "put a token or an API key into the variable {TOKEN}, or try {login}"
+                            "put a token or an API key into the variable {TOKEN}, or try `{login}`"
                         )
                     }
                     Credential::None => format!(
-                        "log in with {login}, or give the upstream headers or auth in the configuration"
+                        "log in with `{login}`, or give the upstream headers or auth in the configuration"
                     ),
                     Credential::Variable if !has_login => "put another one into it".to_owned(),
                     Credential::Variable => {
-                        format!("put another token into it, or unset it and log in with {login}")
+                        format!("put another token into it, or unset it and log in with `{login}`")
                     }
                     Credential::Typed if !has_login => "try another".to_owned(),
-                    Credential::Typed => format!("try another, or log in with {login}"),
-                    Credential::Login => format!("log in again with {login}"),
+                    Credential::Typed => format!("try another, or log in with `{login}`"),
+                    Credential::Login => format!("log in again with `{login}`"),
                     Credential::Configured => {
                         "correct the upstream's headers or auth in the configuration".to_owned()
                     }
@@ -259,7 +265,7 @@ impl Access {
                             .iter()
                             .map(|scope| format!(" --scope {}", shell_word(scope)))
                             .collect();
-                        format!("log in again with `longshore login {name}{wanted}`")
+                        format!("log in again with `{login}{wanted}`")
                     }
                     _ => "use a token that has it".to_owned(),
                 };
