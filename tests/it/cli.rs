@@ -93,6 +93,16 @@ fn a_command_line_that_makes_no_sense_is_told_from_a_server_that_fails() {
         (&["serve"], "serve"),
         (&["run", "--transport", "sse"], "stdio"),
         (&["--port", "1", "run"], "--port"),
+        (&["lst", "http://127.0.0.1:1/mcp"], "Did you mean 'list'?"),
+        (&["list", "127.0.0.1:1", "--timeout", "0"], "1.."),
+        (
+            &["doctor", "--url", "https://host/mcp", "--port", "1"],
+            "--port",
+        ),
+        (
+            &["registry", "show", "a", "--json", "--unpack", "b"],
+            "--unpack",
+        ),
     ] {
         let (code, text) = complaint(arguments, &[]);
         assert_eq!(code, Some(2), "{text}");
@@ -128,6 +138,10 @@ fn what_a_command_cannot_use_is_said() {
         ),
         (&["list", "broken", "--config", path], "why"),
         (
+            &["list", "broken", "--config", path],
+            "check its command, args and env",
+        ),
+        (
             &["list", "ftp://host/mcp"],
             "longshore: ftp://host/mcp: this URL cannot be used",
         ),
@@ -140,7 +154,7 @@ fn what_a_command_cannot_use_is_said() {
 
 /// The exit code 1 of these commands is a result.
 #[test]
-fn invalid_arguments_of_commands_that_judge_have_an_exit_code_of_their_own() {
+fn invalid_arguments_of_commands_have_an_exit_code_of_their_own() {
     for (arguments, part) in [
         (
             &[
@@ -155,11 +169,46 @@ fn invalid_arguments_of_commands_that_judge_have_an_exit_code_of_their_own() {
             &["doctor", "--url", "https://host/mcp", "--ca", "/none.pem"],
             "/none.pem",
         ),
+        (
+            &["doctor", "--url", "https://me:s3cret@host/mcp"],
+            "user name or password",
+        ),
+        (
+            &["doctor", "--url", "https://host/mcp", "--origin", "app"],
+            "https://app.example.com",
+        ),
+        (&["connect", "cursor", "host"], "is not a URL"),
+        (&["call", "127.0.0.1:1", "echo", "{"], "not valid JSON"),
+        (&["prompt", "127.0.0.1:1", "greeting", "x"], "name=value"),
     ] {
         let (code, text) = complaint(arguments, &[]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(part), "{part:?} is not in: {text}");
     }
+}
+
+#[test]
+fn a_token_that_no_header_can_have_is_told() {
+    for arguments in [
+        ["doctor", "--url", "https://host/mcp"],
+        ["list", "https://host/mcp", "--json"],
+    ] {
+        let (_, text) = complaint(&arguments, &[("LONGSHORE_TOKEN", "lsk_\u{7}")]);
+        assert!(text.contains("that no header can have"), "{text}");
+    }
+}
+
+#[test]
+fn arguments_at_standard_input_that_are_not_text_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("arguments");
+    std::fs::write(&path, b"{\xff}").expect("written");
+    let mut command = longshore(&["call", "127.0.0.1:1", "echo", "-"], &[]);
+    command.stdin(std::fs::File::open(&path).expect("opened"));
+    let Output { status, stderr, .. } = command.output().expect("started");
+    let text = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(2), "{text}");
+    assert_contains(&text, &["standard input cannot be read", "UTF-8"]);
 }
 
 #[cfg(unix)]
@@ -190,7 +239,7 @@ fn a_timeout_may_be_any_number() {
     let Output { status, stderr, .. } = command.output().expect("started");
     let text = String::from_utf8_lossy(&stderr);
     assert_eq!(status.code(), Some(1), "{text}");
-    assert!(text.contains("cannot connect"), "{text}");
+    assert_contains(&text, &["cannot connect", "start the server"]);
 }
 
 #[cfg(target_os = "linux")]

@@ -112,7 +112,7 @@ fn arguments_have_the_types_of_the_input_schema() {
         ),
     ] {
         let (code, printed, said) = call(&["text=x", word]);
-        assert_eq!((code, &*printed), (Some(1), ""), "{said}");
+        assert_eq!((code, &*printed), (Some(2), ""), "{said}");
         assert!(said.contains(told), "{said}");
     }
     // A raw value is validated by the server.
@@ -173,6 +173,9 @@ fn a_server_may_be_named_by_host_and_port() {
     assert_eq!(code, Some(1));
     let told = format!("no MCP endpoint at {0}/ or {0}/mcp", nothing.url);
     assert!(said.contains(&told), "{said}");
+    let (code, _, said) = run(&["list", &format!("{}/health", nothing.url)], &[]);
+    assert_eq!(code, Some(1));
+    assert_contains(&said, &["HTTP 404", "give the URL of the MCP endpoint"]);
 }
 
 #[test]
@@ -207,8 +210,10 @@ fn a_credential_that_is_rejected_is_told_apart_from_one_that_is_missing() {
     assert_eq!(code, Some(0));
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("longshore.json");
-    let upstreams =
-        json!({"upstreams": {"up": {"url": url, "headers": {"Authorization": "Bearer bad"}}}});
+    let upstreams = json!({"upstreams": {
+        "up": {"url": url, "headers": {"Authorization": "Bearer bad"}},
+        "bare": {"url": url},
+    }});
     std::fs::write(&file, upstreams.to_string()).expect("written");
     let file = file.to_str().expect("UTF-8");
     let (_, _, said) = run(&["list", "up", "--config", file], &[]);
@@ -216,6 +221,9 @@ fn a_credential_that_is_rejected_is_told_apart_from_one_that_is_missing() {
         said.contains("up: the server rejects the credentials that the configuration has"),
         "{said}"
     );
+    let (_, _, said) = run(&["list", "bare", "--config", file], &[]);
+    let login = format!("`longshore login bare --config {file}`");
+    assert!(said.contains(&login), "{said}");
     for command in ["list", "call", "read", "prompt"] {
         let (_, help, _) = run(&[command, "--help"], &[]);
         assert!(help.contains("LONGSHORE_TOKEN"), "{help}");

@@ -153,6 +153,15 @@ fn the_policy_is_asked_on_the_command_line_and_the_exit_code_is_the_answer() {
     assert!(echo.is_some_and(|line| line.contains(" read ")), "{text}");
     let (code, _) = said(&["policy", "check", "echo"], &[]);
     assert_eq!(code, Some(2), "as whom?");
+    // With sources, a server does not add the demo tools.
+    let sources = r#"{"sources": [{"name": "pets", "http": {"base_url": "https://api.example.com", "tools": [
+        {"name": "list", "description": "Lists all pets.", "url": "/pets"}
+    ]}}]}"#;
+    let file = folder.path().join("sources.json");
+    std::fs::write(&file, sources).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let (code, text) = said(&["policy", "classify", "--config", file], &[]);
+    assert_eq!((code, text.lines().count()), (Some(0), 1), "{text}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod arguments;
 mod form;
 mod pretty;
 mod reach;
+mod server;
 mod shown;
 
 use std::io::{self, IsTerminal as _};
@@ -22,10 +23,9 @@ use self::arguments::Written;
 pub(super) use self::form::Person;
 use self::pretty::pretty;
 use self::reach::{connected, connected_silently};
-pub(super) use self::reach::{find, url_of};
+pub(super) use self::server::{at_mcp, find, token, url_of};
 use self::shown::{block, blocks, contents_of, tables};
-use super::config::print;
-use super::output;
+use super::output::{self, print};
 use super::paint::{ColorChoice, Paint};
 use super::run::runtime;
 use super::suggestions::likeness_of;
@@ -38,9 +38,6 @@ pub(super) use options::{
     Answers, CREDENTIALS, CallArgs, Kind, ListArgs, PromptArgs, ReadArgs, ServerArgs,
 };
 pub(super) use text::{clean, pretty_json, shell_word};
-
-/// Time after which a progress bar is drawn.
-const BAR_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     with_client(&args.server, None, async |client, view| {
@@ -106,17 +103,14 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
             let params = params
                 .with("name", &*args.tool)
                 .with("arguments", arguments);
-            let (result, json) = match ask(client, view, Method::ToolsCall.as_str(), params).await {
-                // Longshore suggests a name itself.
-                Err(ClientError::Rpc(error)) if error.message.contains("did you mean") => {
-                    return Err(Stop::Refused(error, None));
-                }
-                Err(ClientError::Rpc(error)) => {
-                    let meant = suggestion(client, &args.tool, TOOLS).await;
-                    return Err(Stop::Refused(error, meant));
-                }
-                result => result?,
-            };
+            let (result, json) = ask(
+                client,
+                view,
+                Method::ToolsCall,
+                params,
+                (&*args.tool, TOOLS),
+            )
+            .await?;
             let failed = result["isError"] == true;
             // Some servers respond with this error to an unknown tool.
             let is_unknown = failed
@@ -142,13 +136,8 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
 pub(super) fn read(args: &ReadArgs) -> Result<(), Failure> {
     with_client(&args.server, None, async |client, view| {
         let params = Params::new().with("uri", &*args.uri);
-        let (result, json) = match ask(client, view, Method::ResourcesRead.as_str(), params).await {
-            Err(ClientError::Rpc(error)) => {
-                let meant = suggestion(client, &args.uri, RESOURCES).await;
-                return Err(Stop::Refused(error, meant));
-            }
-            result => result?,
-        };
+        let named = (&*args.uri, RESOURCES);
+        let (result, json) = ask(client, view, Method::ResourcesRead, params, named).await?;
         Ok(PrintedResult::of(view, json.get(), |paint| {
             let contents = result["contents"].as_array().into_iter().flatten();
             contents.map(|one| contents_of(one, paint)).collect()
@@ -162,13 +151,8 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
         let params = Params::new()
             .with("name", &*args.prompt)
             .with("arguments", arguments);
-        let (result, json) = match ask(client, view, Method::PromptsGet.as_str(), params).await {
-            Err(ClientError::Rpc(error)) => {
-                let meant = suggestion(client, &args.prompt, PROMPTS).await;
-                return Err(Stop::Refused(error, meant));
-            }
-            result => result?,
-        };
+        let named = (&*args.prompt, PROMPTS);
+        let (result, json) = ask(client, view, Method::PromptsGet, params, named).await?;
         Ok(PrintedResult::of(view, json.get(), |paint| {
             let messages = result["messages"].as_array().into_iter().flatten();
             messages
@@ -276,13 +260,14 @@ fn mirrored(tool: &Value) -> Result<Vec<HeaderParameter>, String> {
     })
 }
 
-/// Sends a request, and returns its result as a tree and as text.
+/// Sends a request about an item, and returns its result as a tree and as text. An error suggests similar names.
 async fn ask(
     client: &Client,
     view: View,
-    method: &'static str,
+    method: Method,
     params: Params,
-) -> Result<(Value, Box<RawValue>), ClientError> {
+    (name, listing): (&str, Listing),
+) -> Result<(Value, Box<RawValue>), Stop> {
     let listener = (view.people || view.answers.is_some()).then(|| {
         let terminal = Terminal {
             people: view.people,
@@ -292,7 +277,15 @@ async fn ask(
         };
         Arc::new(terminal) as Arc<dyn Listener>
     });
-    let result: Box<RawValue> = client.request(method, params, listener, None).await?;
+    let asked = client.request(method.as_str(), params, listener, None);
+    let result: Box<RawValue> = match asked.await {
+        // Longshore suggests a name itself.
+        Err(ClientError::Rpc(error)) if !error.message.contains("did you mean") => {
+            let meant = suggestion(client, name, listing).await;
+            return Err(Stop::Refused(error, meant));
+        }
+        result => result?,
+    };
     let tree = serde_json::from_str(result.get());
     let tree = tree.map_err(|error| ClientError::Protocol(error.to_string()))?;
     Ok((tree, result))
@@ -410,23 +403,9 @@ fn pairs(words: &[String]) -> Result<Map<String, Value>, Failure> {
     Ok(pairs)
 }
 
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::listener::progress_line;
     use super::*;
-
-    #[test]
-    fn words_of_a_server_are_no_commands() {
-        assert_eq!(shell_word("files:read"), "files:read");
-        assert_eq!(shell_word("a;ls"), "'a;ls'");
-        assert_eq!(shell_word("a'`ls`"), r"'a'\''`ls`'");
-    }
 
     #[test]
     fn an_argument_is_given_once() {
@@ -439,16 +418,6 @@ mod tests {
             let refused = pairs(words).expect_err("an error");
             assert!(refused.contains('a'), "{refused}");
         }
-    }
-
-    #[test]
-    fn progress_is_a_bar_if_the_total_is_known() {
-        let line = progress_line(5.0, Some(20.0), "row\n drawn");
-        assert_eq!(line, "[#####...............] 5 of 20 row drawn");
-        assert_eq!(progress_line(3.0, None, "rows"), "3 rows");
-        assert_eq!(progress_line(9.0, Some(0.0), ""), "9 ");
-        let over = progress_line(30.0, Some(20.0), "");
-        assert!(over.starts_with("[####################]"), "{over}");
     }
 
     #[test]

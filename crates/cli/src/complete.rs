@@ -213,8 +213,7 @@ fn candidates(
         .map(|(name, item)| {
             let help = item["title"].as_str().or(item["description"].as_str());
             let help = help.and_then(|help| help.lines().next());
-            CompletionCandidate::new(super::client::clean(name))
-                .help(help.map(|help| super::client::clean(help).into()))
+            CompletionCandidate::new(name).help(help.map(|help| super::client::clean(help).into()))
         })
         .collect()
 }
@@ -277,14 +276,14 @@ pub(super) fn arguments(current: &OsStr) -> Vec<CompletionCandidate> {
             .filter_map(|one| one.as_str());
         return values
             .filter(|one| one.starts_with(value) && is_safe(one))
-            .map(|one| CompletionCandidate::new(format!("{name}={}", super::client::clean(one))))
+            .map(|one| CompletionCandidate::new(format!("{name}={one}")))
             .collect();
     }
     properties
         .filter(|(name, _)| name.starts_with(&*current) && is_safe(name))
         .map(|(name, schema)| {
             let help = schema["description"].as_str();
-            CompletionCandidate::new(format!("{}=", super::client::clean(name)))
+            CompletionCandidate::new(format!("{name}="))
                 .help(help.map(|help| super::client::clean(help).into()))
         })
         .collect()

@@ -1,14 +1,13 @@
 //! `longshore config`: schema, validation and origin of settings.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::{Args, Subcommand};
-use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::output;
+use super::output::{self, print};
 use super::run::{load, runtime};
+use super::table::wide_table;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
 use crate::environment::{Environment, Probe};
@@ -26,8 +25,9 @@ pub(super) struct ConfigArgs {
 enum ConfigCommand {
     /// Print the JSON Schema of the configuration file, for editors
     ///
-    /// YAML: put `# yaml-language-server: $schema=./longshore.schema.json` into the file's first line. JSON:
-    /// `"$schema": "./longshore.schema.json"`. TOML: `#:schema ./longshore.schema.json`.
+    /// The first line of a YAML file: # yaml-language-server: $schema=./longshore.schema.json
+    /// A member of a JSON file:       "$schema": "./longshore.schema.json"
+    /// The first line of a TOML file: #:schema ./longshore.schema.json
     #[command(verbatim_doc_comment)]
     Schema,
     /// Check whether a server with these settings would start and offer everything that they name; print all problems
@@ -107,13 +107,17 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         );
         return Err(AppError::Refused(problem).into());
     }
-    let tools = output::counted(checked.tools);
+    let set = match set {
+        1 => "1 setting has".to_owned(),
+        _ => format!("{set} settings have"),
+    };
+    let tools = output::counted(checked.tools, "tool");
     let left_out = match checked.left_out.is_empty() {
         true => String::new(),
         false => format!("; not checked: {}", checked.left_out.join(", ")),
     };
     print(&format!(
-        "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools}{left_out})\n"
+        "the configuration is valid ({file}; {set} a value that is not the default; {tools}{left_out})\n"
     ))
 }
 
@@ -147,7 +151,7 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         false => {
             let set = settings.iter().filter(|one| one.origin != Origin::Default);
             format!(
-                "{} settings, of which {} do not have their default; --set shows these alone\n\n",
+                "{} settings, {} of them not at the default; --set shows these alone\n\n",
                 settings.len(),
                 set.count()
             )
@@ -157,13 +161,7 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         let _ = writeln!(text, "{what:<10} {value} ({evidence})");
     }
     text.push('\n');
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_header(["SETTING", "VALUE", "CHANGES", "FROM"]);
-    if io::stdout().is_terminal() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    }
+    let mut table = wide_table(["SETTING", "VALUE", "CHANGES", "FROM"]);
     for one in &settings {
         let value = match &one.value {
             Value::Null => "-".to_owned(),
@@ -235,19 +233,4 @@ fn as_json(one: &ResolvedSetting) -> Value {
         "detail": detail,
         "reload": one.reload,
     })
-}
-
-/// Writes to standard output. A reader that closes the pipe early is not an error.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    let mut output = io::stdout().lock();
-    match output
-        .write_all(text.as_bytes())
-        .and_then(|()| output.flush())
-    {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let problem = format!("cannot write to standard output: {error}");
-            Err(AppError::Refused(problem).into())
-        }
-        _ => Ok(()),
-    }
 }

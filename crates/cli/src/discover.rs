@@ -3,8 +3,7 @@
 use clap::Args;
 
 use super::Failure;
-use super::config::print;
-use super::output;
+use super::output::{self, print};
 use super::run::runtime;
 use crate::app::AppError;
 use crate::source::{Discovery, discover};
@@ -22,7 +21,12 @@ pub(super) struct DiscoverArgs {
     depth: usize,
 
     /// Timeout of each --help call, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     timeout: u64,
 
     /// Environment variable that the program needs, such as HOME; may be repeated
@@ -37,7 +41,7 @@ pub(super) fn run(args: DiscoverArgs) -> Result<(), Failure> {
         program: args.program,
         words: args.subcommands,
         depth: args.depth,
-        timeout_seconds: args.timeout.max(1),
+        timeout_seconds: args.timeout,
         inherit: args.inherit,
     };
     let runtime = runtime()?;

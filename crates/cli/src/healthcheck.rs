@@ -1,7 +1,7 @@
 //! `longshore healthcheck`: a health probe for images without a shell or `curl`.
 
 use std::io::{self, Read as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use rustls_pki_types::ServerName;
 use url::Url;
 
 use super::doctor::examining;
+use super::output::reachable;
 use super::run;
 use crate::net::{Client, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::transport::http::HttpConfig;
@@ -142,15 +143,6 @@ pub(super) fn is_served(address: SocketAddr) -> bool {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
         head.split(' ').nth(1) == Some("200") && body.contains("\"ok\":")
     })
-}
-
-/// An unspecified address is replaced by loopback, because clients cannot connect to it.
-fn reachable(host: IpAddr) -> IpAddr {
-    match host {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        host => host,
-    }
 }
 
 fn ask(address: SocketAddr, path: &str) -> io::Result<String> {

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 
 use clap::{Subcommand, ValueEnum};
 
-use super::config::print;
+use super::output::print;
 use super::terminal;
 use crate::app::{AppError, MainError};
 use crate::auth::{KeyHash, check_holder, new_key};

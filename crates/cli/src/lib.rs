@@ -86,7 +86,7 @@ use longshore_app::config::{Flags, Transport};
         LONGSHORE_TRANSPORT, LONGSHORE_TOOLSET, LONGSHORE_WORKERS, LONGSHORE_CONFIG, and\n\
         LONGSHORE_<PART>__<NAME> for what the file has: LONGSHORE_HTTP__ALLOWED_HOSTS=mcp.example.com\n\n\
         Logs go to standard error; LONGSHORE_LOG sets how much: error, warn, info, debug, trace.\n\n\
-        Exit codes: 0 stopped on request, 1 cannot serve, 2 invalid command line."
+        Exit codes: 0 done, or stopped on request; 1 failed, or cannot serve; 2 invalid command line."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -122,6 +122,8 @@ enum Command {
     /// Call a tool of an MCP server
     ///
     /// longshore call http://127.0.0.1:3000/mcp echo message=hello
+    ///
+    /// Exit codes: 0 done, 1 the tool reported an error or could not be called, 2 invalid arguments.
     #[command(verbatim_doc_comment, after_help = client::CREDENTIALS)]
     Call(client::CallArgs),
     /// Read a resource of an MCP server
@@ -200,6 +202,9 @@ enum Command {
     #[command(external_subcommand)]
     Short(Vec<String>),
 }
+
+/// Exit code of an invalid command line, as of one that cannot be parsed.
+const INVALID: u8 = 2;
 
 /// Error of a command.
 type Failure = MainError;
@@ -300,7 +305,7 @@ fn manual(folder: Option<&Path>) -> Result<(), Failure> {
     clap_mangen::Man::new(Cli::command())
         .render(&mut page)
         .map_err(AppError::from)?;
-    config::print(&String::from_utf8_lossy(&page))
+    output::print(&String::from_utf8_lossy(&page))
 }
 
 /// Arguments of one command, without the definitions of the others.
@@ -386,6 +391,12 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Prompt(args) => client::prompt(&args),
         Command::Short(words) => match &words[..] {
             [word] if client::url_of(word).is_none() => suggestions::no_command(word),
+            // A tool does not have a URL as its name.
+            [word, server, ..]
+                if client::url_of(word).is_none() && client::url_of(server).is_some() =>
+            {
+                suggestions::no_command(word)
+            }
             // An option before the command makes the parser take it as a server name.
             [word, ..] if suggestions::is_command(word) => suggestions::no_command(word),
             // The short form has no options.
@@ -394,51 +405,41 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
             }
             _ => client::short_form(words),
         },
-        Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {
-            Ok(health) => config::print(&format!("{health}\n")),
-            Err(problem) => {
-                output::complain(&problem, audience);
-                return ExitCode::FAILURE;
-            }
-        },
-        Command::Connect(args) => match connect::connect(&args, Probe::real()) {
-            Ok(done) => config::print(&format!("{done}\n")),
-            Err(problem) => {
-                output::complain(&problem, audience);
-                return ExitCode::FAILURE;
-            }
-        },
+        Command::Healthcheck(args) => {
+            print_line(healthcheck::healthcheck(&args).map_err(AppError::Refused))
+        }
+        Command::Connect(args) => print_line(connect::connect(&args, Probe::real())),
         Command::Completions { shell } => {
-            complete::script(shell).and_then(|script| config::print(&script))
+            complete::script(shell).and_then(|script| output::print(&script))
         }
         Command::Man { folder } => manual(folder.as_deref()),
     };
     conclude(done, audience)
 }
 
-/// Ends a command whose exit code 1 is its result. So invalid arguments have the exit code 2 of an invalid command line.
-fn judge(judged: Result<bool, MainError>, audience: output::Audience) -> ExitCode {
+/// Prints the result of a command.
+fn print_line(done: Result<String, AppError>) -> Result<(), Failure> {
+    output::print(&format!("{}\n", done?))
+}
+
+/// Ends a command whose exit code 1 may be its result.
+fn judge(judged: Result<bool, Failure>, audience: output::Audience) -> ExitCode {
     match judged {
-        Ok(true) => conclude(Ok(()), audience),
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            let is_invalid = error.is_of_arguments();
-            let code = conclude(Err(error), audience);
-            match is_invalid {
-                true => ExitCode::from(2),
-                false => code,
-            }
-        }
+        judged => conclude(judged.map(drop), audience),
     }
 }
 
-fn conclude(done: Result<(), MainError>, audience: output::Audience) -> ExitCode {
+fn conclude(done: Result<(), Failure>, audience: output::Audience) -> ExitCode {
     log::flush();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error, audience);
-            ExitCode::FAILURE
+            match error.is_of_arguments() {
+                true => ExitCode::from(INVALID),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -13,10 +12,9 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Failure;
-use super::client::{clean, find, of_server, url_of};
-use super::config::print;
-use super::output;
-use super::run::{OPENER, load, runtime};
+use super::client::{at_mcp, clean, find, of_server, url_of};
+use super::output::{self, print};
+use super::run::{OPENER, load, open, runtime};
 use super::table::{line, table};
 use crate::app::{AppError, tokens};
 use crate::environment::Probe;
@@ -94,7 +92,12 @@ pub(super) struct LoginArgs {
     networks: Vec<IpNet>,
 
     /// Timeout of the login, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 300,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     timeout: u64,
 }
 
@@ -162,11 +165,9 @@ impl TokenLocation {
 
     /// Returns the same server at `/mcp`, if it is a URL without a path.
     fn at_mcp(&self) -> Option<Self> {
-        let mut url: Url = url_of(&self.server)?.parse().ok()?;
-        let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
-        url.set_path("/mcp");
-        is_bare.then(|| Self {
-            server: url.into(),
+        let url: Url = url_of(&self.server)?.parse().ok()?;
+        Some(Self {
+            server: at_mcp(&url)?.into(),
             kept: self.kept.clone(),
         })
     }
@@ -251,14 +252,14 @@ fn log_in_as(args: &LoginArgs) -> Result<(), LoginFailure> {
         scopes: args.scopes.clone(),
         port: args.port,
         networks: args.networks.clone(),
-        patience: Duration::from_secs(args.timeout.max(1)),
+        patience: Duration::from_secs(args.timeout),
     };
     let browser = args.browser.clone();
     let browser = browser.or_else(|| browser_here(Probe::real()).filter(|_| !args.no_browser));
     let show = |url: &Url| {
         output::remark(&format!("Open this page and log in:\n\n  {url}\n"));
         if let Some(program) = &browser
-            && let Err(error) = open(program, url)
+            && let Err(error) = open(program, url.as_str())
         {
             output::remark(&format!("{} cannot be started: {error}", program.display()));
         }
@@ -402,17 +403,6 @@ fn browser_here(probe: &Probe) -> Option<PathBuf> {
     folders
         .map(|folder| folder.join(OPENER))
         .find(|program| program.is_file())
-}
-
-/// Starts a program that opens a page. No shell is involved: the URL is one argument, and begins with its scheme.
-fn open(program: &std::path::Path, url: &Url) -> std::io::Result<()> {
-    Command::new(program)
-        .arg(url.as_str())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map(drop)
 }
 
 #[cfg(all(test, target_os = "linux"))]

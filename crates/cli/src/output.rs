@@ -1,4 +1,4 @@
-//! Output for people: banner, log and errors, all on standard error. Standard output is for data.
+//! Output: banner, log and errors for people on standard error, and data on standard output.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -9,7 +9,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, reload};
 
+use super::Failure;
 use super::log::{self, Format, Lines};
+use super::paint::are_colours_wanted;
 use crate::app::{AppError, BoundServer, Hook};
 use crate::environment::Probe;
 use crate::net::is_panic_expected;
@@ -62,7 +64,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
     let format = match config.format {
         LogFormat::Json => Format::Json,
         _ => Format::Text {
-            colour: probe.is_at_terminal() && probe.variable("NO_COLOR").is_none(),
+            colour: probe.is_at_terminal() && are_colours_wanted(probe),
         },
     };
     let lines = Lines::to(format, config.line_bytes, io::stderr());
@@ -169,13 +171,17 @@ pub(super) fn print_banner(bound: &BoundServer, address: SocketAddr) {
 
 /// Returns the URL of the server on this machine.
 pub(super) fn root_url(scheme: &str, address: SocketAddr) -> String {
-    // An unspecified address is replaced by loopback, because clients cannot connect to it.
-    let ip = match address.ip() {
+    let ip = reachable(address.ip());
+    format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
+}
+
+/// An unspecified address is replaced by loopback, because clients cannot connect to it.
+pub(super) fn reachable(host: IpAddr) -> IpAddr {
+    match host {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
+        host => host,
+    }
 }
 
 /// Prints the banner of a Unix socket.
@@ -192,7 +198,7 @@ pub(super) fn greet_at_file(path: &std::path::Path, offering: &str) {
 /// Explains the stdio transport to a person who started the server in a terminal.
 pub(super) fn greet_over_stdio(tools: usize) {
     if io::stdin().is_terminal() {
-        let tools = counted(tools);
+        let tools = counted(tools, "tool");
         remark(&format_args!(
             "longshore serves {tools} over standard input and output: it waits for lines of JSON, and ends with Ctrl-D"
         ));
@@ -250,16 +256,32 @@ fn greeting(
     )
 }
 
-pub(super) fn counted(tools: usize) -> String {
-    match tools {
-        1 => "1 tool".to_owned(),
-        _ => format!("{tools} tools"),
+/// Returns a number with its noun: `1 tool`, `2 tools`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
     }
 }
 
 /// Prints a remark beside the output of a command. A standard error that is closed is not an error.
 pub(super) fn remark(text: &dyn Display) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Writes to standard output. A reader that closes the pipe early is not an error.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let problem = format!("cannot write to standard output: {error}");
+            Err(AppError::Refused(problem).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints the error that ends the program.

@@ -17,6 +17,12 @@ pub(super) enum ColorChoice {
     Never,
 }
 
+/// Returns true if the terminal shows colours, and its user wants them. An empty NO_COLOR counts as absent
+/// (<https://no-color.org>).
+pub(super) fn are_colours_wanted(probe: &Probe) -> bool {
+    probe.variable("NO_COLOR").is_none() && probe.variable("TERM") != Some("dumb")
+}
+
 /// Painter that colours text, or leaves it plain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paint {
@@ -24,17 +30,12 @@ pub(super) struct Paint {
 }
 
 impl Paint {
-    /// Decides by the option and the terminal. An empty NO_COLOR counts as absent (<https://no-color.org>).
+    /// Decides by the option and the terminal.
     pub(super) fn new(choice: ColorChoice, is_terminal: bool) -> Self {
         let is_on = match choice {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            ColorChoice::Auto => {
-                let probe = Probe::real();
-                is_terminal
-                    && probe.variable("NO_COLOR").is_none()
-                    && probe.variable("TERM") != Some("dumb")
-            }
+            ColorChoice::Auto => is_terminal && are_colours_wanted(Probe::real()),
         };
         Self { is_on }
     }
@@ -109,5 +110,9 @@ mod tests {
         assert!(Paint::new(ColorChoice::Always, false).is_on());
         assert!(!Paint::new(ColorChoice::Never, true).is_on());
         assert!(!Paint::new(ColorChoice::Auto, false).is_on());
+        let wanted =
+            |variables: &[(&str, &str)]| are_colours_wanted(&Probe::of(variables.iter().copied()));
+        assert!(wanted(&[("TERM", "xterm")]) && wanted(&[("NO_COLOR", "")]));
+        assert!(!wanted(&[("TERM", "dumb")]) && !wanted(&[("NO_COLOR", "1")]));
     }
 }

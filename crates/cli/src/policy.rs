@@ -3,11 +3,12 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
-use super::{Failure, config, output};
+use super::Failure;
+use super::output::{self, print};
+use super::run::load;
 use crate::app::{App, AppError};
 use crate::auth::{Access, Kind, Principal, PrincipalKind};
-use crate::environment::Probe;
-use longshore_app::config::{Config, Flags};
+use longshore_app::config::Flags;
 
 /// Options of `policy`.
 #[derive(Debug, Args)]
@@ -55,10 +56,7 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
     flags.config = args.config;
     // No listener is started.
     flags.insecure = true;
-    let mut settings = Config::load(&flags, Probe::real()).map_err(AppError::from)?;
-    if settings.toolsets.is_empty() {
-        settings.toolsets.push("demo".to_owned());
-    }
+    let settings = load(flags)?.config.clone();
     let anonymous = settings.auth.anonymous.clone();
     let rules = App::new().config(settings).policy()?;
     match args.command {
@@ -75,7 +73,7 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
                 };
                 text += &format!("{tool:width$}  {access}  {}\n", found.reason);
             }
-            config::print(&text)?;
+            print(&text)?;
             Ok(true)
         }
         PolicyCommand::Check {
@@ -108,7 +106,7 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
             }
             let principal = with(principal, groups, scopes, claims);
             let Some(decision) = rules.decide(&principal, kind, &name) else {
-                config::print(&format!("no: the {} does not exist\n", word(kind)))?;
+                print(&format!("no: the {} does not exist\n", word(kind)))?;
                 return Ok(false);
             };
             let because = match &decision.rule {
@@ -129,7 +127,7 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
                     lacking.join(" ")
                 ),
             };
-            config::print(&text)?;
+            print(&text)?;
             Ok(decision.allowed && lacking.is_empty())
         }
     }
@@ -165,15 +163,13 @@ fn with(
     scopes: Vec<String>,
     claims: Map<String, Value>,
 ) -> Principal {
-    let known =
-        |texts: &mut dyn Iterator<Item = &str>| texts.map(str::to_owned).collect::<Vec<_>>();
-    let all_groups = known(&mut principal.groups()).into_iter().chain(groups);
-    let all_groups: Vec<_> = all_groups.collect();
-    let all_scopes = known(&mut principal.scopes()).into_iter().chain(scopes);
-    let all_scopes: Vec<_> = all_scopes.collect();
+    let known = principal.groups().map(str::to_owned);
+    let groups: Vec<_> = known.chain(groups).collect();
+    let known = principal.scopes().map(str::to_owned);
+    let scopes: Vec<_> = known.chain(scopes).collect();
     principal
-        .with_groups(all_groups)
-        .with_scopes(all_scopes)
+        .with_groups(groups)
+        .with_scopes(scopes)
         .with_claims(claims)
 }
 

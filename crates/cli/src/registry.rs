@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::Failure;
 use super::client::{clean, of_server, pretty_json};
-use super::config::print;
-use super::output;
+use super::output::{self, print};
 use super::run::{runtime, trust_ca_of_variable};
 use super::table::{line, table};
 use crate::net::with_causes;
@@ -28,7 +27,7 @@ pub(super) struct RegistryArgs {
     #[arg(long, value_name = "URL", default_value = REGISTRY, global = true)]
     url: String,
 
-    /// Print JSON; `search` does so when standard output is no terminal
+    /// Print what the registry says as JSON; `search` does so when standard output is not a terminal
     #[arg(long, global = true)]
     json: bool,
 }
@@ -48,8 +47,8 @@ enum RegistryCommand {
     ///
     /// longshore registry show io.github.somebody/weather > longshore.yaml
     ///
-    /// The entry comes from the publisher of the server. Read it before you use it. Values that you must supply are
-    /// variables, which are listed on standard error.
+    /// The entry comes from the publisher of the server. Read it before you use it. Values that you
+    /// must supply are variables, which are listed on standard error.
     #[command(verbatim_doc_comment)]
     Show {
         /// Full name of the server
@@ -60,15 +59,15 @@ enum RegistryCommand {
         version: String,
 
         /// Run the server as a local program, even if a remote one is published
-        #[arg(long)]
+        #[arg(long, conflicts_with = "json")]
         package: bool,
 
         /// Download the server's bundle (mcpb), check its SHA-256, and unpack it into this new folder
-        #[arg(long, value_name = "FOLDER")]
+        #[arg(long, value_name = "FOLDER", conflicts_with = "json")]
         unpack: Option<PathBuf>,
 
         /// Name of the upstream [default: the last part of the server's name]
-        #[arg(long = "as", value_name = "NAME")]
+        #[arg(long = "as", value_name = "NAME", conflicts_with = "json")]
         upstream: Option<String>,
     },
 }

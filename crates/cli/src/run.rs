@@ -1,5 +1,6 @@
 //! `longshore run`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
@@ -62,8 +63,7 @@ pub(super) const CA_FILE: &str = "LONGSHORE_CA_FILE";
 
 /// Trusts the CA certificates of the variable `LONGSHORE_CA_FILE`, for commands that read no configuration.
 pub(super) fn trust_ca_of_variable() -> Result<(), MainError> {
-    let file = Probe::real().variable(CA_FILE);
-    let file = file.filter(|file| !file.is_empty()).map(Path::new);
+    let file = Probe::real().variable(CA_FILE).map(Path::new);
     Ok(trust_ca_file(file).map_err(AppError::from)?)
 }
 
@@ -122,7 +122,15 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
             },
         }
         if let (Some(opener), Some(address)) = (&command.inspect, bound.address()) {
-            open(opener, &output::root_url(bound.scheme(), address));
+            let page = output::root_url(bound.scheme(), address);
+            if let Err(error) = open(opener, &page) {
+                tracing::warn!(
+                    program = %opener.display(),
+                    %error,
+                    page,
+                    "the page could not be opened; open it yourself, or name a program with --inspect=PROGRAM"
+                );
+            }
         }
         #[cfg(target_os = "linux")]
         {
@@ -153,24 +161,17 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     }
 }
 
-/// Opens a page. Failures do not affect the server.
-fn open(opener: &Path, page: &str) {
-    let started = std::process::Command::new(opener)
+/// Starts a program that opens a page. No shell is involved: the URL is one argument, and begins with its scheme.
+pub(super) fn open(opener: &Path, page: &str) -> io::Result<()> {
+    let mut child = std::process::Command::new(opener)
         .arg(page)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn();
-    match started {
-        // The helper exits after it has contacted the browser, and must be reaped then.
-        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
-        Err(error) => tracing::warn!(
-            program = %opener.display(),
-            %error,
-            page,
-            "the page could not be opened; open it yourself, or name a program with --inspect=PROGRAM"
-        ),
-    }
+        .spawn()?;
+    // The program exits after it has contacted the browser, and must be reaped then.
+    std::thread::spawn(move || child.wait());
+    Ok(())
 }
 
 /// Replaces the process with the current program file and the same arguments.

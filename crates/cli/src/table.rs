@@ -1,5 +1,7 @@
 //! Human-readable tables.
 
+use std::io::{self, IsTerminal as _};
+
 use comfy_table::{ContentArrangement, Row, Table, presets};
 
 use super::client::clean;
@@ -13,6 +15,16 @@ pub(super) fn table(header: impl Into<Row>, columns: u16) -> Table {
         .set_header(header);
     if table.width().is_none_or(|width| width < 40) {
         table.set_width(columns);
+    }
+    table
+}
+
+/// Creates an empty table that is as wide as its content. At a terminal it is at most as wide as that.
+pub(super) fn wide_table(header: impl Into<Row>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    if io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
     }
     table
 }

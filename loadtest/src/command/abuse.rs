@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
     /// Kinds of abuse by the bad clients
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::value_variants().to_vec())]
     kinds: Vec<Kind>,
     /// Number of bad clients; each needs an open file (`ulimit -n`)
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
@@ -67,17 +67,6 @@ enum Kind {
     Churn,
     /// HTTP/2 streams that are reset as soon as they are open
     Resets,
-}
-
-impl Kind {
-    const ALL: [Self; 6] = [
-        Self::Heads,
-        Self::Bodies,
-        Self::Readers,
-        Self::Idle,
-        Self::Churn,
-        Self::Resets,
-    ];
 }
 
 impl fmt::Display for Kind {

@@ -180,9 +180,7 @@ async fn compare(
         let setting = setting.map_or_else(String::new, |value| value.get_name().to_owned());
         let launch = launch_with(this_program, side.tools, &setting)?;
         // Loading a thousand rules about ten thousand tools takes a while.
-        let launch = launch
-            .on_core(arguments.server_core)
-            .through(std::iter::empty::<String>());
+        let launch = launch.on_core(arguments.server_core).slow_to_start();
         let server = launch.start().await?;
         contenders.push(Contender {
             name: side.name,
@@ -197,7 +195,7 @@ async fn compare(
     }
     let mut length = 0;
     for contender in &contenders {
-        length = contender.probe(case).await?;
+        length = contender.probe(case).await?.length;
     }
     let mut rounds = [Vec::new(), Vec::new()];
     for _ in 0..arguments.rounds {

@@ -59,9 +59,7 @@ impl Product {
     pub(super) fn launch(&self, workers: Option<u32>) -> Result<Launch, ServerError> {
         self.launch_run(&["--toolset", "demo"], workers)
     }
-}
 
-impl Product {
     /// Serving what a file says, and only on this machine.
     pub(super) fn launch_configured(
         &self,

@@ -73,6 +73,7 @@ impl Plan {
             credentials: Arc::default(),
         }
     }
+
     /// Returns a slot's request with its credential.
     fn of(&self, number: u32, mut post: Post) -> Post {
         let places = self.credentials.len().max(1);

@@ -86,9 +86,14 @@ impl Launch {
     /// Starts it through another program, which replaces itself by it or runs it in its own process, and gives
     /// it more time to start.
     pub(crate) fn through<W: Into<OsString>>(self, words: impl IntoIterator<Item = W>) -> Self {
+        self.after(words).slow_to_start()
+    }
+
+    /// Gives it more time to start.
+    pub(crate) fn slow_to_start(self) -> Self {
         Self {
             ready_within: READY_WITHIN_SLOWLY,
-            ..self.after(words)
+            ..self
         }
     }
 

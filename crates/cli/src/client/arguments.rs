@@ -5,7 +5,6 @@ use std::io;
 use serde_json::{Map, Number, Value};
 
 use super::{Failure, clean, of_arguments, shell_word};
-use crate::app::AppError;
 use crate::protocol::scan::{repeated_member, rounded_integer};
 
 /// Maximum depth of schemas, which may be recursive.
@@ -33,7 +32,9 @@ impl Written {
     /// A word that is neither a pair nor a JSON object.
     pub(super) fn read(words: &[String]) -> Result<Self, Failure> {
         let text = match words {
-            [one] if one == "-" => io::read_to_string(io::stdin()).map_err(AppError::from)?,
+            [one] if one == "-" => io::read_to_string(io::stdin()).map_err(|error| {
+                of_arguments(&format!("standard input cannot be read: {error}"))
+            })?,
             [one] if one.trim_start().starts_with('{') => one.clone(),
             words => {
                 let pairs = words.iter().map(|word| pair(word));

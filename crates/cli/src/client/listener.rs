@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use longshore_sources::client::{Listener, RpcError};
@@ -12,10 +12,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::super::terminal;
-use super::BAR_AFTER;
 use super::options::Answers;
 use super::text::clean;
 use crate::net::Mutex;
+
+/// Time after which a progress bar is drawn.
+const BAR_AFTER: Duration = Duration::from_secs(1);
 
 /// Writes progress and log messages to standard error, and responds to elicitation as `--answer` says.
 pub(super) struct Terminal {
@@ -28,11 +30,17 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// Removes the progress bar, if one is drawn.
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         if self.has_bar.swap(false, Ordering::Relaxed) {
             // A failed write to standard error is ignored.
             let _ = write!(io::stderr(), "\r\x1b[2K");
         }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -95,7 +103,7 @@ impl Listener for Terminal {
 }
 
 /// Returns a progress report as a line, with a bar if the total is known.
-pub(super) fn progress_line(progress: f64, total: Option<f64>, message: &str) -> String {
+fn progress_line(progress: f64, total: Option<f64>, message: &str) -> String {
     /// Cells of the bar, and characters of the message.
     const CELLS: usize = 20;
     const MESSAGE_MAX: usize = 40;
@@ -156,5 +164,20 @@ fn answer_of(answers: Answers, params: &Value) -> Value {
     match is_form && is_whole {
         true => json!({"action": "accept", "content": content}),
         false => json!({"action": "cancel"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::progress_line;
+
+    #[test]
+    fn progress_is_a_bar_if_the_total_is_known() {
+        let line = progress_line(5.0, Some(20.0), "row\n drawn");
+        assert_eq!(line, "[#####...............] 5 of 20 row drawn");
+        assert_eq!(progress_line(3.0, None, "rows"), "3 rows");
+        assert_eq!(progress_line(9.0, Some(0.0), ""), "9 ");
+        let over = progress_line(30.0, Some(20.0), "");
+        assert!(over.starts_with("[####################]"), "{over}");
     }
 }

@@ -36,7 +36,12 @@ pub(in super::super) struct ServerArgs {
     pub(super) color: ColorChoice,
 
     /// Timeout of a request, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 120,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     pub(in super::super) timeout: u64,
 
     /// Lifecycle to connect with [default: what the upstream's configuration says, else auto]

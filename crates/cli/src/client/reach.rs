@@ -1,114 +1,25 @@
-//! Connection to a server by URL or configuration entry, with its credentials.
+//! Connection to a server, with its credentials.
 
 mod hints;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use longshore_app::config::{Config, Flags, trust_ca_file};
+use longshore_app::config::Config;
 use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
-use url::{Host, Url};
+use url::Url;
 
+use super::server::{TOKEN, at_mcp, at_url, find};
 use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
 use crate::cli::login::{self, TokenLocation};
-use crate::cli::run::{load, runtime, trust_ca_of_variable};
-use crate::cli::suggestions::likeness_of;
+use crate::cli::run::runtime;
 use crate::cli::{output, terminal};
 use crate::environment::Probe;
-use crate::net::{challenge_parameter, with_causes};
+use crate::net::{FetchError, challenge_parameter, with_causes};
 use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_login, logins};
 use hints::hint;
-
-/// Variable with a token for servers that are given by URL.
-const TOKEN: &str = "LONGSHORE_TOKEN";
-
-/// Finds the server: a URL is used directly; a name is looked up in the configuration.
-pub(crate) fn find(
-    server: &str,
-    file: Option<PathBuf>,
-) -> Result<(UpstreamConfig, Option<Config>), Failure> {
-    if let Some(url) = url_of(server) {
-        let token = token();
-        if token.is_some() && !server.contains("://") && !is_here(&url) {
-            return Err(of_server(
-                server,
-                format!(
-                    "the token in {TOKEN} would be sent unencrypted; write https://{server}, or {url} if that is meant"
-                ),
-            ));
-        }
-        trust_ca_of_variable()?;
-        return Ok((at_url(url, token.as_deref()), None));
-    }
-    let mut flags = Flags::default();
-    flags.config = file;
-    let mut config = load(flags)?.config.clone();
-    trust_ca_file(config.ca_file.as_deref()).map_err(AppError::from)?;
-    if let Some(upstream) = config.upstreams.remove(server) {
-        return Ok((upstream, Some(config)));
-    }
-    let known: Vec<&str> = config.upstreams.keys().map(String::as_str).collect();
-    let known = match &known[..] {
-        [] => {
-            "the configuration has no upstreams; name another file with --config, or give a URL such as http://127.0.0.1:3000/mcp"
-                .to_owned()
-        }
-        known => {
-            let meant = likeness_of(server, known.iter().copied())
-                .map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-            format!("configured: {}{meant}", known.join(", "))
-        }
-    };
-    Err(of_server(
-        server,
-        format!("neither a URL nor the name of an upstream in the configuration ({known})"),
-    ))
-}
-
-/// Returns the URL of a word; `host:port` means `http`.
-pub(crate) fn url_of(word: &str) -> Option<String> {
-    if word.contains("://") {
-        return Some(word.to_owned());
-    }
-    let authority = word.split(['/', '?']).next().unwrap_or_default();
-    let (host, port) = authority.rsplit_once(':')?;
-    let is_host = !host.is_empty()
-        && host
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':'));
-    (is_host && port.parse::<u16>().is_ok()).then(|| format!("http://{word}"))
-}
-
-/// Returns true if the host is this machine.
-fn is_here(url: &str) -> bool {
-    match url.parse::<Url>().ok().as_ref().and_then(Url::host) {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
-}
-
-fn token() -> Option<String> {
-    Probe::real().variable(TOKEN).map(str::to_owned)
-}
-
-/// Configures a server by URL. A token is never on the command line, which other users can read.
-fn at_url(url: String, token: Option<&str>) -> UpstreamConfig {
-    let mut config = UpstreamConfig {
-        url: Some(url),
-        ..UpstreamConfig::default()
-    };
-    if let Some(token) = token {
-        config
-            .headers
-            .insert("Authorization".to_owned(), format!("Bearer {token}").into());
-    }
-    config
-}
 
 /// Credential for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +88,8 @@ impl Access {
         token: Option<&str>,
         server: &ServerArgs,
     ) -> Result<Self, Failure> {
-        let upstream = at_url(
-            url.to_owned(),
-            token.map(str::to_owned).or_else(self::token).as_deref(),
-        );
+        let of_variable = super::server::token(Probe::real());
+        let upstream = at_url(url.to_owned(), token.or(of_variable));
         let mut access = Self::with(upstream, None, server)?;
         if token.is_some() {
             access.credential = Credential::Typed;
@@ -194,10 +103,7 @@ impl Access {
 
     /// Returns `/mcp` of a server that was given without a path.
     fn at_mcp(&self) -> Option<Url> {
-        let mut url = self.url().filter(|_| self.is_url)?;
-        let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
-        url.set_path("/mcp");
-        is_bare.then_some(url)
+        at_mcp(&self.url().filter(|_| self.is_url)?)
     }
 
     async fn connect(
@@ -220,7 +126,7 @@ impl Access {
             .upstream
             .proof(name, &self.tokens)
             .map_err(AppError::from)?;
-        let limit = Duration::from_secs(server.timeout.max(1));
+        let limit = Duration::from_secs(server.timeout);
         let mut capabilities = Map::new();
         if let Some(answers) = answers {
             let elicitation = match answers {
@@ -307,30 +213,36 @@ impl Access {
             Some(url) => url.to_string(),
             None => server.server.clone(),
         };
-        let login = format!("`longshore login {name}`");
+        let mut login = format!("longshore login {}", shell_word(&name));
+        if let Some(file) = server.config.as_deref().filter(|_| !self.is_url) {
+            login.push_str(&format!(
+                " --config {}",
+                shell_word(&file.to_string_lossy())
+            ));
+        }
         let problem = match error {
             ClientError::Unauthorized { challenge } => {
                 // Without metadata the server probably has API keys only.
                 let has_login = challenge_parameter(challenge, "resource_metadata").is_some();
                 let advice = match self.credential {
                     Credential::None if self.is_url && has_login => {
-                        format!("log in with {login}, or put a token into the variable {TOKEN}")
+                        format!("log in with `{login}`, or put a token into the variable {TOKEN}")
                     }
                     Credential::None if self.is_url => {
                         format!(
-                            "put a token or an API key into the variable {TOKEN}, or try {login}"
+                            "put a token or an API key into the variable {TOKEN}, or try `{login}`"
                         )
                     }
                     Credential::None => format!(
-                        "log in with {login}, or give the upstream headers or auth in the configuration"
+                        "log in with `{login}`, or give the upstream headers or auth in the configuration"
                     ),
                     Credential::Variable if !has_login => "put another one into it".to_owned(),
                     Credential::Variable => {
-                        format!("put another token into it, or unset it and log in with {login}")
+                        format!("put another token into it, or unset it and log in with `{login}`")
                     }
                     Credential::Typed if !has_login => "try another".to_owned(),
-                    Credential::Typed => format!("try another, or log in with {login}"),
-                    Credential::Login => format!("log in again with {login}"),
+                    Credential::Typed => format!("try another, or log in with `{login}`"),
+                    Credential::Login => format!("log in again with `{login}`"),
                     Credential::Configured => {
                         "correct the upstream's headers or auth in the configuration".to_owned()
                     }
@@ -353,12 +265,30 @@ impl Access {
                             .iter()
                             .map(|scope| format!(" --scope {}", shell_word(scope)))
                             .collect();
-                        format!("log in again with `longshore login {name}{wanted}`")
+                        format!("log in again with `{login}{wanted}`")
                     }
                     _ => "use a token that has it".to_owned(),
                 };
                 format!("the token {lacks} (HTTP 403 insufficient_scope); {advice}")
             }
+            ClientError::Http(FetchError::Connect { .. }) => {
+                format!(
+                    "{}; start the server, or correct its URL",
+                    with_causes(error)
+                )
+            }
+            ClientError::Http(FetchError::Resolve { .. }) => {
+                format!("{}; correct its URL, or check the DNS", with_causes(error))
+            }
+            ClientError::Gone(problem) if self.upstream.command.is_some() => format!(
+                "{problem}; check its command, args and env (what it writes to standard error is shown above)"
+            ),
+            ClientError::Status {
+                status: 404 | 405, ..
+            } => format!(
+                "{}; give the URL of the MCP endpoint, which often ends in /mcp",
+                with_causes(error)
+            ),
             error => with_causes(error),
         };
         of_server(&server.server, problem)
@@ -495,23 +425,6 @@ fn use_login(config: &mut UpstreamConfig) -> Option<Tokens> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_with_a_port_is_a_url() {
-        for (word, url) in [
-            ("127.0.0.1:3900", Some("http://127.0.0.1:3900")),
-            ("localhost:3000/mcp", Some("http://localhost:3000/mcp")),
-            ("[::1]:3000", Some("http://[::1]:3000")),
-            ("https://a.example", Some("https://a.example")),
-            ("tracker", None),
-            ("a:b", None),
-            (":3000", None),
-            ("/path/to:80", None),
-            ("host:70000", None),
-        ] {
-            assert_eq!(url_of(word).as_deref(), url, "{word}");
-        }
-    }
 
     #[test]
     fn hints_are_for_hosts_below_a_domain() {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::pretty::pretty;
+use crate::telemetry::is_misleading;
 
 /// Quotes a word for a shell, because a server's text must not become a command when the line is copied.
 pub(in super::super) fn shell_word(word: &str) -> String {
@@ -13,10 +14,10 @@ pub(in super::super) fn shell_word(word: &str) -> String {
     }
 }
 
-/// Removes characters that could control a terminal.
+/// Removes characters that could control a terminal, or make text look like another, as those that reverse it do.
 pub(in super::super) fn clean(text: &str) -> String {
     text.chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .filter(|c| matches!(c, '\n' | '\t') || !is_misleading(*c))
         .collect()
 }
 
@@ -30,6 +31,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn text_of_a_server_is_shown_in_the_order_in_which_it_is_written() {
+        let url = "https://a.example/\u{202e}gpj.\u{2066}\u{200f}\u{1b}[2J";
+        assert_eq!(clean(url), "https://a.example/gpj.[2J");
+        assert_eq!(clean("a\n\tb 👩‍💻"), "a\n\tb 👩‍💻");
+    }
+
+    #[test]
+    fn words_of_a_server_are_no_commands() {
+        assert_eq!(shell_word("files:read"), "files:read");
+        assert_eq!(shell_word("a;ls"), "'a;ls'");
+        assert_eq!(shell_word("a'`ls`"), r"'a'\''`ls`'");
+    }
 
     #[test]
     fn json_of_a_server_does_not_control_the_terminal() {

@@ -15,6 +15,7 @@ use url::Url;
 use self::clients::{Client, ServerAccess};
 use self::edit::Edit;
 use super::client::shell_word;
+use crate::app::AppError;
 use crate::environment::Probe;
 
 /// Options of `connect`.
@@ -74,29 +75,28 @@ const BACKUP_SUFFIX: &str = ".before-longshore";
 ///
 /// # Errors
 ///
-/// A message for the user. The client's file is then as it was.
-pub(super) fn connect(args: &ConnectArgs, probe: &Probe) -> Result<String, String> {
-    check_name(&args.name)?;
+/// The arguments are invalid, or the client's file cannot be changed. It is then as it was.
+pub(super) fn connect(args: &ConnectArgs, probe: &Probe) -> Result<String, AppError> {
+    check_name(&args.name).map_err(AppError::Arguments)?;
     let client = args.client;
-    let reach = reach(args)?;
+    let reach = reach(args).map_err(AppError::Arguments)?;
     if args.print || (client == Client::Inspector && !args.remove) {
-        return printed(args, &reach);
+        return printed(args, &reach).map_err(AppError::Arguments);
     }
-    let entry = if args.remove {
-        None
-    } else {
-        Some(client.entry(&reach)?)
-    };
+    let entry = (!args.remove).then(|| client.entry(&reach)).transpose();
+    let entry = entry.map_err(AppError::Arguments)?;
     let path = match &args.file {
         Some(path) => path.clone(),
-        None => client.file(args.project.then_some(Path::new(".")), probe)?,
+        None => client
+            .file(args.project.then_some(Path::new(".")), probe)
+            .map_err(AppError::Arguments)?,
     };
     let edit = Edit {
         table: client.table(),
         name: &args.name,
         entry: entry.as_ref(),
     };
-    change(&path, client, &edit)
+    change(&path, client, &edit).map_err(AppError::Refused)
 }
 
 fn check_name(name: &str) -> Result<(), String> {

@@ -19,7 +19,7 @@ fn run(home: &Path, line: &[&str]) -> Result<String, String> {
     let line =
         Line::try_parse_from([&["connect"], line].concat()).map_err(|error| error.to_string())?;
     let probe = Probe::of([("HOME", home.to_str().unwrap())]);
-    connect(&line.connect, &probe)
+    connect(&line.connect, &probe).map_err(|error| error.to_string())
 }
 
 fn added(entry: &Value) -> Edit<'_> {

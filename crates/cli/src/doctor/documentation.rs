@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::report::{Check, Finding, Report};
 use crate::app::{App, AppError};
+use crate::cli::output::counted;
 use crate::harness::Harness;
 use crate::net;
 use longshore_app::config::Loaded;
@@ -63,7 +64,7 @@ async fn offered(loaded: Arc<Loaded>) -> Result<Arc<Harness>, AppError> {
     let built = net::spawn_blocking(|| App::new().loaded(loaded).diagnostic_harness());
     match built.await {
         Ok(built) => built.map(Arc::new),
-        Err(_) => Err(AppError::Arguments(
+        Err(_) => Err(AppError::Refused(
             "building the server ended unexpectedly".to_owned(),
         )),
     }
@@ -79,6 +80,10 @@ fn named(names: &[String]) -> String {
         text.push_str(&format!(" and {} others", names.len() - NAMED_MAX));
     }
     text
+}
+
+fn of_all(count: usize, state: &str) -> String {
+    format!("{count} of {count} {state}")
 }
 
 /// Checks that each item has a useful description.
@@ -104,7 +109,7 @@ fn described(kind: &'static str, entries: &[Value]) -> Finding {
         ));
     }
     if problems.is_empty() {
-        return Check(AREA, kind).ok(format!("all {} are described", entries.len()));
+        return Check(AREA, kind).ok(of_all(entries.len(), "described"));
     }
     Check(AREA, kind).warning(problems.join("; ")).advise(
         "describe what the tool does, when to use it and what it returns: `description` in the configuration, the doc comment of a function, `summary` in an OpenAPI document",
@@ -129,7 +134,7 @@ fn parameters(tools: &[Value]) -> Finding {
         }
     }
     if bare.is_empty() {
-        return CHECK.ok(format!("all {all} are described"));
+        return CHECK.ok(of_all(all, "described"));
     }
     CHECK.warning(format!("{} of {all} without a description: {}", bare.len(), named(&bare)))
     .advise("describe the meaning, the unit and an example of each: `arguments.<name>.description`, or a doc comment on the parameter")
@@ -142,8 +147,8 @@ fn listing(tools: &[Value]) -> Finding {
     let bytes: usize = sizes.clone().sum::<usize>() + tools.len();
     let tokens = bytes / BYTES_A_TOKEN;
     let seen = format!(
-        "{} tools in {bytes} bytes, about {tokens} tokens in each conversation",
-        tools.len()
+        "{} in {bytes} bytes, about {tokens} tokens in each conversation",
+        counted(tools.len(), "tool")
     );
     if tokens <= TOKENS_MAX && tools.len() <= TOOLS_MAX {
         return CHECK.ok(seen);
@@ -192,7 +197,7 @@ fn model_apis(tools: &[Value]) -> Finding {
     .map(|(problem, which)| format!("{problem}: {}", named(&which)))
     .collect();
     if problems.is_empty() {
-        return CHECK.ok(format!("all {} are accepted", tools.len()));
+        return CHECK.ok(of_all(tools.len(), "accepted"));
     }
     CHECK.warning(format!("some model APIs reject {}", problems.join("; ")))
     .advise("use at most 64 letters, digits, `_` and `-` in names (in names of parameters also `.`), begin those of tools with a letter or `_`, and use properties instead of alternatives at the root of a schema")
@@ -270,7 +275,7 @@ mod tests {
             (found.status, &*found.seen),
             (
                 Status::Ok,
-                "1 tools in 13 bytes, about 3 tokens in each conversation"
+                "1 tool in 13 bytes, about 3 tokens in each conversation"
             )
         );
         let large = [

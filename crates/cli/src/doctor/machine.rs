@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::report::{Check, Finding, Report};
-use crate::cli::healthcheck;
+use crate::cli::{healthcheck, output};
 use crate::environment::{Probe, unix_seconds};
 use crate::seal::KeyRing;
 use crate::transport::http::Tls;
@@ -74,7 +74,8 @@ fn settings(loaded: &Loaded) -> Finding {
         .as_deref()
         .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
     Check("configuration", "settings").ok(format!(
-        "valid: {file}, {set} settings differ from their defaults; {}",
+        "valid: {file}, {} not at the default; {}",
+        output::counted(set, "setting"),
         loaded.environment.summary()
     ))
 }

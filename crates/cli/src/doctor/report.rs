@@ -1,11 +1,14 @@
 //! Findings and their report.
 
-use std::io::{self, IsTerminal as _};
-
-use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::codes;
+use crate::cli::client::clean;
+use crate::cli::output::counted;
+use crate::cli::table::wide_table;
+
+/// Maximum length of an observation, which may contain text of a server.
+const CHARACTERS_MAX: usize = 1000;
 
 /// Result of a check. The later are worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +60,7 @@ impl Check<'_> {
             area: self.0,
             check: self.1.to_owned(),
             status,
-            seen: clean(seen),
+            seen: clean(seen).chars().take(CHARACTERS_MAX).collect(),
             advice: Vec::new(),
         }
     }
@@ -152,13 +155,7 @@ impl Report {
     }
 
     pub(super) fn as_text(&self) -> String {
-        let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_header(["", "CHECK", "SEEN"]);
-        if io::stdout().is_terminal() {
-            table.set_content_arrangement(ContentArrangement::Dynamic);
-        }
+        let mut table = wide_table(["", "CHECK", "SEEN"]);
         for finding in &self.findings {
             let mut seen = finding.seen.clone();
             for advice in &finding.advice {
@@ -173,23 +170,14 @@ impl Report {
             table.add_row([&*status, &*check, &*seen]);
         }
         format!(
-            "{}\n\n{} ok, {} skipped, {} warnings, {} failures\n",
+            "{}\n\n{} ok, {} skipped, {}, {}\n",
             table.trim_fmt(),
             self.count(Status::Ok),
             self.count(Status::Skipped),
-            self.count(Status::Warning),
-            self.count(Status::Failure),
+            counted(self.count(Status::Warning), "warning"),
+            counted(self.count(Status::Failure), "failure"),
         )
     }
-}
-
-/// Cleans untrusted text of terminal control characters, and limits its length.
-fn clean(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 1000;
-    text.chars()
-        .filter(|c| !c.is_control() || *c == '\n')
-        .take(CHARACTERS_MAX)
-        .collect()
 }
 
 #[cfg(test)]
@@ -216,7 +204,7 @@ mod tests {
         let text = report.as_text();
         assert!(text.contains("-> set x = 1"), "{text}");
         assert!(
-            text.ends_with("1 ok, 1 skipped, 1 warnings, 1 failures\n"),
+            text.ends_with("1 ok, 1 skipped, 1 warning, 1 failure\n"),
             "{text}"
         );
     }

@@ -18,7 +18,8 @@ use super::case::{self, Case};
 use super::drive::seconds;
 use super::product::{Product, launch_baseline, launch_tools, this_program};
 use crate::drive::{
-    DriveError, Expected, Measured, Pace, Plan, Sessions, SlotError, Until, probe, run as drive,
+    DriveError, Expected, Measured, Pace, Plan, Probe, Sessions, SlotError, Until, probe,
+    run as drive,
 };
 use crate::measure::Spread;
 use crate::process::{Server, pin_this_process, require_taskset};
@@ -114,12 +115,11 @@ pub(super) struct Contender {
 }
 
 impl Contender {
-    /// Sends one request; returns the length of the response.
-    pub(super) async fn probe(&self, case: Case) -> Result<usize, TurnError> {
+    /// Sends one request.
+    pub(super) async fn probe(&self, case: Case) -> Result<Probe, TurnError> {
         let name = self.name;
         let seen = probe(&self.plan).await;
-        let seen = seen.map_err(|source| TurnError::NotDriven { case, name, source })?;
-        Ok(seen.length)
+        seen.map_err(|source| TurnError::NotDriven { case, name, source })
     }
 
     pub(super) async fn turn(&self, case: Case, pace: Pace) -> Result<Measured, TurnError> {
@@ -182,12 +182,7 @@ async fn compare(
                 plan: plan(&server),
                 server,
             };
-            let not_driven = |source| TurnError::NotDriven {
-                case,
-                name: ours.name,
-                source,
-            };
-            let seen = probe(&ours.plan).await.map_err(not_driven)?;
+            let seen = ours.probe(case).await?;
             let session = seen.session.unwrap_or_default();
             (
                 ours,

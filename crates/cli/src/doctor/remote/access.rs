@@ -8,6 +8,7 @@ use super::super::report::{Check, Finding, Report};
 use super::login;
 use super::protocol::initialize;
 use super::wire::{Ask, CompleteResponse, DiagnosedServer};
+use crate::net::challenge_parameter;
 
 const AREA: &str = "access";
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -24,7 +25,7 @@ pub(super) async fn to_https(wire: &DiagnosedServer, report: &mut Report) {
     let Ok(plain) = wire.to(&plain).await else {
         return;
     };
-    let asked = Ask::new(Method::GET, plain.url.path());
+    let asked = Ask::new(Method::GET, plain.target());
     report.add(match plain.ask(&asked).await {
         Err(_) => Check(AREA, "http").ok("closed"),
         Ok(seen) => match seen.redirect() {
@@ -155,7 +156,7 @@ pub(super) async fn authorization(
         return;
     }
     let challenge = first.header("www-authenticate").unwrap_or_default();
-    let named = parameter(challenge, "resource_metadata");
+    let named = challenge_parameter(challenge, "resource_metadata");
     let is_discoverable = named.is_some() || at_path.is_some() || at_root.is_some();
     if !is_discoverable && wire.has_api_key() {
         report.add(Check(AREA, "authentication").ok("required; there is no authorization server, so users put an API key into their clients"));
@@ -212,7 +213,9 @@ fn resource(wire: &DiagnosedServer, document: &Value) -> Finding {
     const AREA: &str = "authorization";
     let said = document["resource"].as_str().unwrap_or_default();
     let bare = |text: &str| text.trim_end_matches('/').to_owned();
-    let endpoint = bare(wire.url.as_str());
+    let mut endpoint = wire.url.clone();
+    endpoint.set_query(None);
+    let endpoint = bare(endpoint.as_str());
     let origin = bare(&wire.url.origin().ascii_serialization());
     if bare(said) == endpoint || bare(said) == origin {
         return Check(AREA, "resource").ok(said);
@@ -294,26 +297,4 @@ async fn metadata(wire: &DiagnosedServer, path: &str) -> Option<Value> {
     let seen = wire.ask(&asked).await.ok()?;
     let document = seen.json();
     (seen.status == 200 && document.is_object()).then_some(document)
-}
-
-/// Returns a parameter of a challenge: `name="value"` (RFC 9110, 11.2).
-fn parameter(challenge: &str, name: &str) -> Option<String> {
-    let (_, rest) = challenge.split_once(&format!("{name}=\""))?;
-    let (value, _) = rest.split_once('"')?;
-    Some(value.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_of_challenges_are_read() {
-        let challenge = r#"Bearer error="invalid_token", resource_metadata="https://a.example/x""#;
-        assert_eq!(
-            parameter(challenge, "resource_metadata").as_deref(),
-            Some("https://a.example/x")
-        );
-        assert_eq!(parameter("Bearer", "resource_metadata"), None);
-    }
 }

@@ -31,20 +31,20 @@ pub(super) async fn examine(
         }
         Err(Some(refused)) => refused,
     };
-    let mut fits = 0;
+    let mut most = format!("a body of {} KiB too", SMALLER[SMALLER.len() - 1] / 1024);
     for bytes in SMALLER {
-        if attempt(wire, lifecycles, bytes).await.is_ok() {
-            fits = bytes;
-            break;
+        match attempt(wire, lifecycles, bytes).await {
+            Ok(()) => {
+                most = format!("a body of {} KiB is accepted", bytes / 1024);
+                break;
+            }
+            Err(Some(_)) => {}
+            Err(None) => {
+                report.add(CHECK.limited());
+                return;
+            }
         }
     }
-    let most = match fits {
-        0 => format!(
-            "a body of {} KiB is accepted too",
-            SMALLER[SMALLER.len() - 1] / 1024
-        ),
-        fits => format!("a body of {} KiB is accepted", fits / 1024),
-    };
     let mut finding = CHECK.warning(format!(
         "a body of {} KiB is rejected ({refused}), {most}: arguments of tools can be that large",
         LARGE / 1024

@@ -78,7 +78,7 @@ async fn preflight(wire: &DiagnosedServer, origin: Option<&str>, report: &mut Re
     const CHECK: Check<'_> = Check(AREA, "preflight");
     const SENT: &str = "authorization, content-type, last-event-id, mcp-method, mcp-protocol-version, mcp-session-id";
     let wanted = origin.unwrap_or("https://app.example.com");
-    let asked = Ask::new(Method::OPTIONS, wire.url.path())
+    let asked = Ask::new(Method::OPTIONS, wire.target())
         .header("origin", wanted)
         .header("access-control-request-method", "POST")
         .header("access-control-request-headers", SENT)

@@ -146,12 +146,12 @@ fn place_of_redirect_uris(host: &str) -> &'static str {
 
 /// Registers a client (RFC 7591).
 async fn register(endpoint: &DiagnosedServer, url: &Url) -> Result<String, String> {
-    let (wire, target) = wire_to(endpoint, url).await?;
+    let wire = endpoint.to(url).await?;
     let metadata = json!({
         "client_name": "longshore doctor", "redirect_uris": [REDIRECT_URI], "token_endpoint_auth_method": "none",
         "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"], "application_type": "native",
     });
-    let ask = Ask::new(Method::POST, target)
+    let ask = Ask::new(Method::POST, wire.target())
         .header("content-type", "application/json")
         .header("accept", "application/json")
         .body(metadata.to_string())
@@ -215,10 +215,9 @@ async fn follow(endpoint: &DiagnosedServer, start: Url) -> LoginOutcome {
             continue;
         }
         let said = format!("{at}\n{page}");
-        let has_problem = PROBLEMS.iter().any(|(text, _)| said.contains(text));
-        if !seen.is_success() || has_problem {
-            let what = PROBLEMS.iter().find(|(text, _)| said.contains(text));
-            let what = what.map_or_else(|| seen.summary(), |(text, _)| (*text).to_owned());
+        let known = known_problem(&said);
+        if !seen.is_success() || known.is_some() {
+            let what = known.map_or_else(|| seen.summary(), |(text, _)| text.to_owned());
             return error_of(
                 host.clone(),
                 format!("{host} shows an error: {what}"),
@@ -227,20 +226,21 @@ async fn follow(endpoint: &DiagnosedServer, start: Url) -> LoginOutcome {
         }
         return LoginOutcome::Page(host);
     }
-    LoginOutcome::Error {
-        host: at.host_str().unwrap_or_default().to_owned(),
-        seen: "too many redirects".to_owned(),
-        problem: None,
-    }
+    let host = at.host_str().unwrap_or_default().to_owned();
+    error_of(host, "too many redirects".to_owned(), "")
 }
 
 fn error_of(host: String, seen: String, said: &str) -> LoginOutcome {
-    let problem = PROBLEMS.iter().find(|(text, _)| said.contains(text));
     LoginOutcome::Error {
         host,
         seen,
-        problem: problem.map(|(_, problem)| *problem),
+        problem: known_problem(said).map(|(_, problem)| problem),
     }
+}
+
+fn known_problem(said: &str) -> Option<(&'static str, Problem)> {
+    let mut known = PROBLEMS.into_iter();
+    known.find(|(text, _)| said.contains(text))
 }
 
 /// The client receives the response already, which without a user is an error.
@@ -283,12 +283,12 @@ async fn visit(
     form: Option<String>,
     cookies: &mut BTreeMap<String, String>,
 ) -> Result<CompleteResponse, String> {
-    let (wire, target) = wire_to(endpoint, url).await?;
+    let wire = endpoint.to(url).await?;
     let method = match &form {
         Some(_) => Method::POST,
         None => Method::GET,
     };
-    let mut ask = Ask::new(method, target)
+    let mut ask = Ask::new(method, wire.target())
         .header("accept", "text/html, */*")
         .anonymous();
     if !cookies.is_empty() {
@@ -311,19 +311,6 @@ async fn visit(
         }
     }
     Ok(seen)
-}
-
-/// Returns a wire to the host of a URL, and the target of a request.
-async fn wire_to(
-    endpoint: &DiagnosedServer,
-    url: &Url,
-) -> Result<(DiagnosedServer, String), String> {
-    let wire = endpoint.to(url).await?;
-    let target = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    };
-    Ok((wire, target))
 }
 
 #[cfg(test)]

@@ -57,6 +57,12 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
             "--url is {url}: write the URL of the MCP endpoint, such as https://mcp.example.com/mcp"
         ));
     };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(
+            "--url has a user name or password in it, which MCP clients do not send; put a token into the variable LONGSHORE_TOKEN"
+                .to_owned(),
+        );
+    }
     let roots = tls::roots(&remote.roots)?;
     let both = [&rustls::version::TLS13, &rustls::version::TLS12];
     let mut wire = DiagnosedServer {
@@ -207,7 +213,6 @@ async fn health(wire: &DiagnosedServer, report: &mut Report) {
         .iter()
         .map(|(path, seen)| format!("{path} {}", seen.status))
         .collect();
-    let is_ok = |seen: &CompleteResponse| seen.is_success();
     let statuses = answered.join(", ");
     if found.iter().any(|(_, seen)| seen.status == 503) {
         report.add(
@@ -215,8 +220,10 @@ async fn health(wire: &DiagnosedServer, report: &mut Report) {
                 .warning(format!("not ready: {statuses}"))
                 .advise("see the server's log, and /health/detailed with credentials"),
         );
-    } else if found.iter().any(|(_, seen)| is_ok(seen)) {
+    } else if found.iter().any(|(_, seen)| seen.is_success()) {
         report.add(Check(AREA, "pages").ok(statuses));
+    } else if found.is_empty() {
+        report.add(Check(AREA, "pages").skipped("no response"));
     } else {
         report.add(Check(AREA, "pages").skipped(format!("not reachable for clients: {statuses}")));
     }

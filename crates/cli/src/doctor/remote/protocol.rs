@@ -102,7 +102,11 @@ async fn lifecycles(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
                 _ => report.add(refused(wire, &seen)),
             }
         }
-        Err(problem) => report.add(Check(AREA, "sessions").failure(problem)),
+        Err(problem) => report.add(
+            Check(AREA, "sessions")
+                .failure(problem)
+                .advise("the server must respond to `initialize`, with an error if it has no sessions: see its log"),
+        ),
     }
     match wire.ask(&stateless(wire, "server/discover", json!({}))).await {
         Ok(seen) if seen.is_result() => {
@@ -205,7 +209,11 @@ async fn slash(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Rep
         Some(path) => path.to_owned(),
         None => format!("{path}/"),
     };
-    let asked = usual(wire, lifecycles).at(other.clone());
+    let query = wire
+        .url
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    let asked = usual(wire, lifecycles).at(format!("{other}{query}"));
     report.add(match wire.ask(&asked).await {
         Ok(seen) if seen.is_result() => CHECK.ok(format!("{other} is the same")),
         Ok(seen) if seen.is_limited() => CHECK.limited(),

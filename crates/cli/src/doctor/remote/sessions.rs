@@ -109,7 +109,7 @@ async fn unknown(wire: &DiagnosedServer, revision: &str, report: &mut Report) {
 /// Ends the session.
 pub(super) async fn end(wire: &DiagnosedServer, id: Option<&str>, report: &mut Report) {
     let Some(id) = id else { return };
-    let asked = Ask::new(Method::DELETE, wire.url.path())
+    let asked = Ask::new(Method::DELETE, wire.target())
         .header("mcp-session-id", id)
         .header("accept", "application/json, text/event-stream");
     report.add(match wire.ask(&asked).await {

@@ -9,6 +9,7 @@ use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Check, Finding, Report};
 use super::protocol::{Lifecycles, stateless};
 use super::wire::{Ask, DiagnosedServer, More, Open};
+use crate::cli::output::counted;
 use crate::net::{EventDecoder, SseItem};
 
 const AREA: &str = "streams";
@@ -151,7 +152,7 @@ async fn of_session(
     report: &mut Report,
 ) -> Option<Open> {
     const CHECK: Check<'_> = Check(AREA, "GET");
-    let asked = Ask::new(Method::GET, wire.url.path())
+    let asked = Ask::new(Method::GET, wire.target())
         .header("accept", "text/event-stream")
         .header("mcp-session-id", session)
         .header("mcp-protocol-version", revision);
@@ -259,19 +260,18 @@ async fn watch(mut stream: Open, front: ProxyKind, hold: Duration) -> Finding {
     const CHECK: Check<'_> = Check(AREA, "cut-off");
     let begun = Instant::now();
     let mut last = begun;
-    let mut signs = 0_u32;
-    let mut longest = Duration::ZERO;
+    let mut signs = 0;
     loop {
         let left = hold.saturating_sub(begun.elapsed());
         let ended = match stream.more(left).await {
             More::Bytes(_) => {
-                longest = longest.max(last.elapsed());
                 last = Instant::now();
                 signs += 1;
                 continue;
             }
             More::Silence => {
-                let seen = format!("open after {} s, {signs} heartbeats", hold.as_secs());
+                let heartbeats = counted(signs, "heartbeat");
+                let seen = format!("open after {} s, {heartbeats}", hold.as_secs());
                 return if signs == 0 && Duration::from_secs(30) <= hold {
                     CHECK.warning(format!("{seen}: balancers close silent streams, usually after 60 s"))
                     .advise("send a comment every 15 to 25 s, as Longshore does, or raise the timeouts:")

@@ -15,6 +15,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use super::super::report::{Check, Finding, Report};
 use super::wire::DiagnosedServer;
 use crate::auth::CertificateValidity;
+use crate::cli::output::counted;
 use crate::environment::unix_seconds;
 
 const AREA: &str = "tls";
@@ -146,8 +147,8 @@ pub(in crate::doctor) fn judge_expiry(
         Some(left) if validity.renewal() < now => Some(
             Check(area, "expiry")
                 .warning(format!(
-                    "the certificate expires in {} days, at {}",
-                    left / 86_400,
+                    "the certificate expires in {}, at {}",
+                    counted(usize::try_from(left / 86_400).unwrap_or(usize::MAX), "day"),
                     date(end)
                 ))
                 .advise(RENEW),
@@ -171,8 +172,8 @@ pub(super) async fn examine(
     let chain = &shown.chain;
     report.add(match verify(chain, &wire.host, roots, UnixTime::now()) {
         Ok(()) => Check(AREA, "chain").ok(format!(
-            "a chain of {} certificates to a trusted CA",
-            chain.len()
+            "a chain of {} to a trusted CA",
+            counted(chain.len(), "certificate")
         )),
         Err(error) => untrusted(&error, chain.len(), &wire.host),
     });
@@ -230,7 +231,7 @@ fn untrusted(error: &Error, sent: usize, host: &str) -> Finding {
         )),
         Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => failure("it has ended".to_owned()).advise("renew it"),
+        ) => failure("the certificate has expired".to_owned()).advise("renew it"),
         error => failure(error.to_string()).advise("serve a certificate that clients accept"),
     }
 }
@@ -251,6 +252,9 @@ mod tests {
         assert_eq!(status(validity.renewal() + 1), Some(Status::Warning));
         assert_eq!(status(validity.not_after), Some(Status::Warning));
         assert_eq!(status(validity.not_after + 1), Some(Status::Failure));
+        let last = judge_expiry(AREA, validity, validity.not_after - 86_400);
+        let last = last.expect("it expires soon").seen;
+        assert!(last.contains("expires in 1 day, at"), "{last}");
     }
 
     #[test]
@@ -266,6 +270,11 @@ mod tests {
         let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
         assert!(untrusted(&unknown, 1, "h").advice[0].contains("fullchain.pem"));
         assert!(untrusted(&unknown, 2, "h").advice[0].contains("--ca"));
+        let expired = Error::InvalidCertificate(CertificateError::Expired);
+        assert_eq!(
+            untrusted(&expired, 2, "h").seen,
+            "the certificate has expired"
+        );
         let name = Error::InvalidCertificate(CertificateError::NotValidForName);
         assert!(
             untrusted(&name, 1, "mcp.example.com")

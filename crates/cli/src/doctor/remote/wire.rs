@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use url::Url;
+use url::{Position, Url};
 
 use super::tls::Handshake;
 use crate::environment::Secret;
@@ -93,7 +93,7 @@ impl Ask {
 
     /// Creates a message for the endpoint, with the headers of a normal client.
     pub(super) fn message(wire: &DiagnosedServer, message: &Value) -> Self {
-        Self::new(Method::POST, wire.url.path())
+        Self::new(Method::POST, wire.target())
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
             .body(message.to_string())
@@ -169,6 +169,11 @@ impl DiagnosedServer {
             tls: Arc::clone(&self.tls),
             url: url.clone(),
         })
+    }
+
+    /// Returns the path and the query of the URL.
+    pub(super) fn target(&self) -> &str {
+        &self.url[Position::BeforePath..Position::AfterQuery]
     }
 
     /// Returns true if the credential is an API key of Longshore.
