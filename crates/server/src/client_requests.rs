@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::{Duration, Instant};
 
 use super::liveness::short_id;
@@ -101,6 +103,8 @@ pub struct ClientRequests {
     /// Short identifier of this process, which its ids contain.
     replica: u32,
     waiting: Mutex<Waiting>,
+    /// Notified of a shutdown in which no response can arrive.
+    stopping: Notify,
     pub(super) counters: Counters,
 }
 
@@ -162,7 +166,7 @@ fn replica_of(id: u64) -> Option<u32> {
 }
 
 /// Error of requests during a shutdown in which no response can arrive.
-const STOPPED: ClientRequestError = ClientRequestError::Unreachable("this server stops");
+pub(super) const STOPPED: ClientRequestError = ClientRequestError::Unreachable("this server stops");
 
 impl ClientRequests {
     pub fn new(config: ClientRequestConfig, replica: u64) -> Self {
@@ -170,6 +174,7 @@ impl ClientRequests {
             config,
             replica: short_id(replica),
             waiting: Mutex::default(),
+            stopping: Notify::new(),
             counters: Counters::default(),
         }
     }
@@ -349,9 +354,20 @@ impl ClientRequests {
             let sent = waiting.by_id.values();
             sent.map(|sent| Arc::clone(&sent.slot)).collect()
         };
+        self.stopping.notify_waiters();
         for slot in slots {
             slot.respond(Err(STOPPED));
         }
+    }
+
+    /// Returns true during a shutdown in which no response can arrive.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.waiting.lock().is_stopped
+    }
+
+    /// Completes when such a shutdown begins, unless it began before.
+    pub(super) fn stopping(&self) -> Notified<'_> {
+        self.stopping.notified()
     }
 }
 
