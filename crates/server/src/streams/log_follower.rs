@@ -32,6 +32,8 @@ pub(super) struct LogFollower {
     ready: VecDeque<(u64, Bytes)>,
     reading: BoxFuture<'static, Option<Vec<(u64, Bytes)>>>,
     first: Option<StreamEvent>,
+    /// True if the client supports events without data.
+    is_primed: bool,
     leaves_at: Instant,
     is_over: bool,
 }
@@ -86,6 +88,7 @@ impl LogFollower {
             mine,
             after,
             ready: VecDeque::new(),
+            is_primed: first.is_some(),
             first,
             leaves_at: Instant::now() + max_age,
             is_over: false,
@@ -116,7 +119,8 @@ impl LogFollower {
 
     fn end(&mut self, comes_back: bool) -> Poll<Option<StreamEvent>> {
         self.is_over = true;
-        Poll::Ready(comes_back.then(|| StreamEvent::retry(self.place.streams.retry_after())))
+        let names_delay = comes_back && self.is_primed;
+        Poll::Ready(names_delay.then(|| StreamEvent::retry(self.place.streams.retry_after())))
     }
 }
 

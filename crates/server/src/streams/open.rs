@@ -133,11 +133,13 @@ impl StreamOpener {
                 }
             },
         };
+        let revision = self.session.revision;
         let first = position
-            .filter(|_| self.session.revision.has_priming_events())
+            .filter(|_| revision.has_priming_events())
             .map(|id| streams.priming(id));
         let subscriber = Subscriber::new(&self.server, &self.caller);
-        let standing = NotificationStream::new(place, subscriber, StreamKind::Session, first);
+        let kind = StreamKind::Session(revision);
+        let standing = NotificationStream::new(place, subscriber, kind, first);
         let max_age = streams.max_age_for(&self.caller);
         Ok(Reply::Stream(Box::new(standing.with_max_age(max_age))))
     }
