@@ -29,68 +29,84 @@ enum OneWayMessage<'a> {
     Response(&'a Response<'a>),
 }
 
-/// Handles the body of one POST. Returns `Ready` if nothing has to wait; otherwise registers with `cx`.
-#[inline]
-pub(crate) fn handle(
-    server: &Arc<Server>,
-    cx: &mut Context<'_>,
-    worker: &WorkerState,
-    head: &mut HttpHead<'_>,
-    body: &Bytes,
-) -> MaybeReady {
-    let version = head.mcp.version();
-    let is_long = SharedText::WORTHWHILE_BYTES <= body.len();
-    let long_text = is_long.then(|| SharedText::new(body.clone()));
-    let text = match &long_text {
-        None => message::text(body),
-        Some(Ok(text)) => Ok(text.as_str()),
-        Some(Err(error)) => Err(Malformed::not_utf8(error.valid_up_to())),
-    };
-    let payload = match text {
-        Ok(text) => Payload::of_text(text, server.bounds),
-        Err(problem) => Err(problem),
-    };
-    let message = MessageBody {
-        bytes: body,
-        text: long_text.as_ref().and_then(|text| text.as_ref().ok()),
-    };
-    MaybeReady::Ready(match &payload {
-        Ok(Payload::Single(Message::Request(request))) => {
-            let seen = RequestOrigin {
-                wire: head.wire,
-                headers: Some(head.headers),
-                peer: head.peer,
-            };
-            let watch = instrument::observe(server, worker.cells(), head.principal, seen, request);
-            let (head, message) = ((head, version), (message, request));
-            let handled = handle_request(server, cx, worker, head, message, watch.as_ref());
-            return instrument::observed(server, watch, request, handled);
-        }
-        Ok(Payload::Single(Message::Notification(notification))) => {
-            let modern = notification.params.meta.protocol_version.is_some();
-            if modern || version == VersionHeader::Stateless {
-                Reply::Accepted
-            } else {
-                let message = OneWayMessage::Notification(notification);
-                return handle_one_way(server, worker, head, version, message);
+impl Server {
+    /// Handles the body of one POST. Returns `Ready` if nothing has to wait; otherwise registers with `cx`.
+    #[inline]
+    pub fn handle_http(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        worker: &WorkerState,
+        head: &mut HttpHead<'_>,
+        body: &Bytes,
+    ) -> MaybeReady {
+        let version = head.mcp.version();
+        let is_long = SharedText::WORTHWHILE_BYTES <= body.len();
+        let long_text = is_long.then(|| SharedText::new(body.clone()));
+        let text = match &long_text {
+            None => message::text(body),
+            Some(Ok(text)) => Ok(text.as_str()),
+            Some(Err(error)) => Err(Malformed::not_utf8(error.valid_up_to())),
+        };
+        let payload = match text {
+            Ok(text) => Payload::of_text(text, self.bounds),
+            Err(problem) => Err(problem),
+        };
+        let message = MessageBody {
+            bytes: body,
+            text: long_text.as_ref().and_then(|text| text.as_ref().ok()),
+        };
+        MaybeReady::Ready(match &payload {
+            Ok(Payload::Single(Message::Request(request))) => {
+                let seen = RequestOrigin {
+                    wire: head.wire,
+                    headers: Some(head.headers),
+                    peer: head.peer,
+                };
+                let watch =
+                    instrument::observe(self, worker.cells(), head.principal, seen, request);
+                let (head, message) = ((head, version), (message, request));
+                let handled = handle_request(self, cx, worker, head, message, watch.as_ref());
+                return instrument::observed(self, watch, request, handled);
             }
-        }
-        // MH-21: the stateless lifecycle has no client requests, so there is nothing to respond to.
-        Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
-            malformed("a client of this revision sends no responses")
-        }
-        Ok(Payload::Single(Message::Response(response))) => {
-            let message = OneWayMessage::Response(response);
-            return handle_one_way(server, worker, head, version, message);
-        }
-        Ok(Payload::Batch(elements)) => {
-            return handle_batch(server, cx, worker, head, version, body, elements);
-        }
-        Err(problem) if problem.is_response && version != VersionHeader::Stateless => {
-            return handle_malformed_response(server, worker, head, version, problem);
-        }
-        Err(problem) => errors::malformed_message(&server.limits.hits, problem),
-    })
+            Ok(Payload::Single(Message::Notification(notification))) => {
+                let modern = notification.params.meta.protocol_version.is_some();
+                if modern || version == VersionHeader::Stateless {
+                    Reply::Accepted
+                } else {
+                    let message = OneWayMessage::Notification(notification);
+                    return handle_one_way(self, worker, head, version, message);
+                }
+            }
+            // MH-21: the stateless lifecycle has no client requests, so there is nothing to respond to.
+            Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
+                malformed("a client of this revision sends no responses")
+            }
+            Ok(Payload::Single(Message::Response(response))) => {
+                let message = OneWayMessage::Response(response);
+                return handle_one_way(self, worker, head, version, message);
+            }
+            Ok(Payload::Batch(elements)) => {
+                return handle_batch(self, cx, worker, head, version, body, elements);
+            }
+            Err(problem) if problem.is_response && version != VersionHeader::Stateless => {
+                return handle_malformed_response(self, worker, head, version, problem);
+            }
+            Err(problem) => errors::malformed_message(&self.limits.hits, problem),
+        })
+    }
+
+    /// Ends the session named by a DELETE request (LH-09).
+    pub fn end_session(
+        &self,
+        worker: &WorkerState,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
+    ) -> Result<(), Reply> {
+        let session = handshake::session_of(self, worker, head, version, None)?;
+        let address = head.peer.map(|peer| peer.address);
+        handshake::revoke(self, worker, &session, share_of(head.principal, address));
+        Ok(())
+    }
 }
 
 /// Handles a malformed response of the stateful lifecycle. Whether its session is valid makes no difference to the reply.
@@ -239,17 +255,4 @@ fn handle_batch(
         body,
         elements,
     )
-}
-
-/// Ends the session named by a DELETE request (LH-09).
-pub(crate) fn end_session(
-    server: &Server,
-    worker: &WorkerState,
-    head: &HttpHead<'_>,
-    version: VersionHeader,
-) -> Result<(), Reply> {
-    let session = handshake::session_of(server, worker, head, version, None)?;
-    let address = head.peer.map(|peer| peer.address);
-    handshake::revoke(server, worker, &session, share_of(head.principal, address));
-    Ok(())
 }

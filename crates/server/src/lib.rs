@@ -24,7 +24,6 @@ use longshore_protocol as protocol;
 pub mod harness;
 pub mod transport;
 
-mod api;
 mod assemble;
 mod audit_record;
 mod batch;

@@ -25,24 +25,39 @@ use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{RequestOrigin, RequestScope};
 
-/// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
-/// registers with `cx`.
-pub(crate) fn handle(
-    server: &Arc<Server>,
-    cx: &mut Context<'_>,
-    (worker, seen): (&WorkerState, RequestOrigin<'_>),
-    peer: &StdioPeer,
-    principal: &Arc<Principal>,
-    body: &Bytes,
-) -> MaybeReady {
-    let payload = match Payload::within(body, server.bounds) {
-        Err(problem) if problem.is_unread() => {
-            return MaybeReady::Ready(unread_message(server, body, problem));
+impl Server {
+    /// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
+    /// registers with `cx`.
+    pub fn handle_stdio(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        (worker, seen): (&WorkerState, RequestOrigin<'_>),
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+        body: &Bytes,
+    ) -> MaybeReady {
+        let payload = match Payload::within(body, self.bounds) {
+            Err(problem) if problem.is_unread() => {
+                return MaybeReady::Ready(unread_message(self, body, problem));
+            }
+            payload => payload,
+        };
+        let message = (body, payload);
+        handle_payload(self, cx, (worker, seen), peer, principal, message)
+    }
+
+    /// The stream of notifications of a session. Returns it once, as soon as there is a session.
+    pub fn stdio_notifications(
+        self: &Arc<Self>,
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+    ) -> Option<Box<dyn EventSource>> {
+        let session = peer.session()?;
+        if peer.listens.swap(true, Ordering::Relaxed) {
+            return None;
         }
-        payload => payload,
-    };
-    let message = (body, payload);
-    handle_payload(server, cx, (worker, seen), peer, principal, message)
+        streams::session_notifications(self, &session, principal)
+    }
 }
 
 /// Error for a message that could not be read to its end. It has the id of its request, if that can be found: without one, the
@@ -146,19 +161,6 @@ fn handle_malformed_response(
         }
         Some(_) | None => MaybeReady::Ready(Reply::Accepted),
     }
-}
-
-/// The stream of notifications of a session. Returns it once, as soon as there is a session.
-pub(crate) fn notifications(
-    server: &Arc<Server>,
-    peer: &StdioPeer,
-    principal: &Arc<Principal>,
-) -> Option<Box<dyn EventSource>> {
-    let session = peer.session()?;
-    if peer.listens.swap(true, Ordering::Relaxed) {
-        return None;
-    }
-    streams::session_notifications(server, &session, principal)
 }
 
 fn handle_request(
