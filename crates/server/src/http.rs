@@ -7,27 +7,19 @@ use bytes::Bytes;
 
 use super::config::BatchPolicy;
 use super::errors::malformed;
-use super::http_head::HttpHead;
 use super::param_headers::VersionHeader;
 use super::parts::Server;
 use super::reply::{JsonResponse, MaybeReady, Reply};
-use super::request_context::{Caller, Channel, MessageBody, RequestContext, report_lifecycle};
+use super::request_context::{
+    Caller, Channel, HttpHead, MessageBody, RequestContext, report_lifecycle,
+};
 use super::worker_state::WorkerState;
 use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::catalog::SharedText;
 use crate::limit::share_of;
 use crate::protocol::Method;
-use crate::protocol::message::{
-    self, Malformed, Message, Notification, Payload, Request, Response,
-};
+use crate::protocol::message::{self, Malformed, Message, Payload, Request};
 use crate::telemetry::{RequestOrigin, RequestScope};
-
-/// A message that gets no response: a notification, or the response to a client request.
-#[derive(Clone, Copy)]
-enum OneWayMessage<'a> {
-    Notification(&'a Notification<'a>),
-    Response(&'a Response<'a>),
-}
 
 impl Server {
     /// Handles the body of one POST. Returns `Ready` if nothing has to wait; otherwise registers with `cx`.
@@ -73,8 +65,10 @@ impl Server {
                 if modern || version == VersionHeader::Stateless {
                     Reply::Accepted
                 } else {
-                    let message = OneWayMessage::Notification(notification);
-                    return handle_one_way(self, worker, head, version, message);
+                    return handle_one_way(self, worker, head, version, |session| {
+                        notifications::handle_notification(self, session, notification);
+                        MaybeReady::Ready(Reply::Accepted)
+                    });
                 }
             }
             // MH-21: the stateless lifecycle has no client requests, so there is nothing to respond to.
@@ -82,8 +76,9 @@ impl Server {
                 malformed("a client of this revision sends no responses")
             }
             Ok(Payload::Single(Message::Response(response))) => {
-                let message = OneWayMessage::Response(response);
-                return handle_one_way(self, worker, head, version, message);
+                return handle_one_way(self, worker, head, version, |session| {
+                    notifications::handle_response(self, session, head.principal, response)
+                });
             }
             Ok(Payload::Batch(elements)) => {
                 return handle_batch(self, cx, worker, head, version, body, elements);
@@ -140,21 +135,11 @@ fn handle_request(
     watch: Option<&RequestScope<'_>>,
 ) -> MaybeReady {
     let modern = request.params.meta.protocol_version.is_some();
-    let channel = Channel::Http {
-        accepts_stream: head.takes_streams,
-    };
-    let origin = head.origin(worker, watch);
-    if modern || version == VersionHeader::Stateless {
-        let caller = Caller::new(channel, origin, None, server.caller_defaults);
-        let request_context = RequestContext {
-            caller,
-            headers: Some(head.headers()),
-            body,
-            request,
-        };
-        return dispatch::stateless_request(server, cx, request_context);
-    }
-    if request.method == Method::Initialize.as_str() && version != VersionHeader::Unknown {
+    let has_session = !modern && version != VersionHeader::Stateless;
+    if has_session
+        && request.method == Method::Initialize.as_str()
+        && version != VersionHeader::Unknown
+    {
         if let Err(refused) = server
             .limits
             .begin_session(head.principal, head.peer.map(|peer| peer.address))
@@ -174,18 +159,27 @@ fn handle_request(
             },
         );
     }
-    let session = match handshake::session_of(server, worker, head, version, Some(request.id)) {
+    let session = match has_session
+        .then(|| handshake::session_of(server, worker, head, version, Some(request.id)))
+        .transpose()
+    {
         Ok(session) => session,
         Err(reply) => return MaybeReady::Ready(reply),
     };
-    let caller = Caller::new(channel, origin, Some(&session), server.caller_defaults);
+    let channel = Channel::Http {
+        accepts_stream: head.takes_streams,
+    };
+    let origin = head.origin(worker, watch);
     let request_context = RequestContext {
-        caller,
+        caller: Caller::new(channel, origin, session.as_deref(), server.caller_defaults),
         headers: Some(head.headers()),
         body,
         request,
     };
-    dispatch::session_request(server, cx, request_context)
+    match has_session {
+        true => dispatch::session_request(server, cx, request_context),
+        false => dispatch::stateless_request(server, cx, request_context),
+    }
 }
 
 /// Handles a notification or a response of the stateful lifecycle, if its session is valid (HTTP-05).
@@ -194,20 +188,11 @@ fn handle_one_way(
     worker: &WorkerState,
     head: &HttpHead<'_>,
     version: VersionHeader,
-    message: OneWayMessage<'_>,
+    handle: impl FnOnce(&str) -> MaybeReady,
 ) -> MaybeReady {
-    let session = match handshake::session_of(server, worker, head, version, None) {
-        Ok(session) => session,
-        Err(reply) => return MaybeReady::Ready(reply),
-    };
-    match message {
-        OneWayMessage::Notification(notification) => {
-            notifications::handle_notification(server, &session.log_name, notification);
-            MaybeReady::Ready(Reply::Accepted)
-        }
-        OneWayMessage::Response(response) => {
-            notifications::handle_response(server, &session.log_name, head.principal, response)
-        }
+    match handshake::session_of(server, worker, head, version, None) {
+        Ok(session) => handle(&session.log_name),
+        Err(reply) => MaybeReady::Ready(reply),
     }
 }
 

@@ -19,10 +19,10 @@ use crate::catalog::ChangeEvent;
 use crate::protocol::ErrorCode;
 use crate::seal::Session;
 use crate::server::handshake;
-use crate::server::http_head::HttpHead;
 use crate::server::param_headers::VersionHeader;
 use crate::server::parts::Server;
 use crate::server::reply::{RejectReason, Reply};
+use crate::server::request_context::HttpHead;
 use crate::server::worker_state::WorkerState;
 use crate::state::{LogPage, StateError};
 
