@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
 use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
-use super::execute::Call;
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::prompts;
 use super::prompts::{unknown_prompt, without_position};
@@ -242,7 +242,7 @@ pub(super) fn complete(
             let call = Call {
                 context: &context,
                 options,
-                limits: None,
+                permits: PermitsNeeded::Common,
                 start: |context| entry.prompt.complete(context, asked),
             };
             server.calls.execute(cx, call, move |outcome| {
@@ -253,7 +253,7 @@ pub(super) fn complete(
             let call = Call {
                 context: &context,
                 options,
-                limits: None,
+                permits: PermitsNeeded::Common,
                 start: |context| entry.template.complete(context, asked),
             };
             server.calls.execute(cx, call, move |outcome| {

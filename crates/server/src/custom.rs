@@ -5,7 +5,7 @@ use std::task::Context;
 
 use serde_json::{Map, Value};
 
-use super::execute::Call;
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::reply::{MaybeReady, Reply, begin};
 use super::request_context::RequestContext;
@@ -85,7 +85,7 @@ pub(super) fn call(
     let call = Call {
         context: &context,
         options: server.calls.options(caller, None),
-        limits: None,
+        permits: PermitsNeeded::Common,
         start: |context| handler.call(context, params),
     };
     Some(server.calls.execute(cx, call, conclude))

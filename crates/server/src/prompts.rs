@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::content::push_block;
 use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
-use super::execute::Call;
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
+use super::results::push_block;
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, check_scopes, missing_name};
@@ -79,7 +79,7 @@ pub(super) fn get(
     let call = Call {
         context: &context,
         options,
-        limits: None,
+        permits: PermitsNeeded::Common,
         start: |context| entry.prompt.get(context, arguments),
     };
     Ok(server

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::content::push_contents;
 use super::errors::{causes, forbidden, internal_error, protocol_error, stopped};
-use super::execute::Call;
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
 use super::resource_cache::{CacheKey, CacheableRead};
+use super::results::push_contents;
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, check_scopes, missing_name};
@@ -90,7 +90,7 @@ pub(super) fn read(
     let call = Call {
         context: &context,
         options,
-        limits: None,
+        permits: PermitsNeeded::Common,
         start: |context| found.read(context, &uri),
     };
     Ok(server

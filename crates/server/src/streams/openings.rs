@@ -143,7 +143,7 @@ mod tests {
         let [stays, other, gone] = [(); 3].map(|()| replica_of(state.clone()));
         let run = |server: &Arc<Server>| {
             let server = Arc::clone(server);
-            tokio::spawn(async move { super::super::run(&server).await })
+            tokio::spawn(server.run_notifications())
         };
         let running = [&stays, &other, &gone].map(run);
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -19,7 +19,7 @@ use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, Method};
 use crate::server::errors::{internal_error, invalid_params};
-use crate::server::execute::Call;
+use crate::server::execute::{Call, PermitsNeeded};
 use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, Reply, begin};
@@ -116,7 +116,7 @@ pub(crate) fn handle(
             let call = Call {
                 context: &context,
                 options,
-                limits: None,
+                permits: PermitsNeeded::None,
                 start: |context| -> BoxedCall<Reply> {
                     Box::pin(async move {
                         let _waiting = waiting;
@@ -124,7 +124,7 @@ pub(crate) fn handle(
                     })
                 },
             };
-            server.calls.execute_waiting(cx, call, conclude)
+            server.calls.execute(cx, call, conclude)
         }
     })
 }
