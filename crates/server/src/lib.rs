@@ -57,6 +57,7 @@ mod param_headers;
 mod parts;
 mod peer;
 mod prompts;
+mod quota;
 mod reply;
 mod request_context;
 mod resource_cache;
@@ -83,7 +84,6 @@ mod text;
 mod tool_search;
 mod tools;
 mod visibility;
-mod waiters;
 mod worker_state;
 #[cfg(test)]
 mod tests;

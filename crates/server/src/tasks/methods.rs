@@ -28,7 +28,6 @@ use crate::server::running_call::CallOutcome;
 use crate::server::share::owner_of;
 use crate::server::stateless;
 use crate::server::target::{check_scopes, missing_name};
-use crate::server::waiters::Waiters;
 use crate::state::StateError;
 
 /// Handles a method about one task.
@@ -91,7 +90,7 @@ pub(crate) fn handle(
             MaybeReady::Pending(Box::pin(asked.update(answers)))
         }
         _ => {
-            let Some(waiting) = Waiters::enter(&server.tasks.waiters, share) else {
+            let Ok(waiting) = server.tasks.waiters.take(share) else {
                 return Err(too_many_waiters(server, request.id));
             };
             // The request may take as long as the task, and forwards the client requests of the task.

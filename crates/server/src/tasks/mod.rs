@@ -10,12 +10,12 @@
 mod config;
 mod inbox;
 mod list;
-mod liveness;
 mod methods;
 mod notifications;
 mod orphans;
 mod record;
 mod runner;
+mod running;
 mod start;
 mod store;
 #[cfg(test)]

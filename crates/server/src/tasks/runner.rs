@@ -13,8 +13,8 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::time::{Instant, Sleep};
 
 use super::inbox::RETRY_INTERVAL;
-use super::liveness::TaskSlot;
 use super::record::{Record, TaskResult, TaskStatus};
+use super::running::TaskSlot;
 use super::store::Tasks;
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::limit::CallPermits;
