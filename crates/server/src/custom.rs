@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
-use super::reply::{MaybeReady, Reply, begin};
+use super::reply::{MaybeReady, Reply};
 use super::request_context::RequestContext;
 use super::running_call::CallOutcome;
 use super::{audit_record, errors, snapshot};
@@ -104,9 +104,5 @@ pub(super) fn custom_result(
             meta.entry(snapshot::SERVER_INFO).or_insert(server_info);
         }
     }
-    let mut out = begin(id, 128);
-    out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(Value::Object(result).to_string().as_bytes());
-    out.push(b'}');
-    Reply::document(out)
+    Reply::result(id, Value::Object(result))
 }

@@ -9,7 +9,7 @@ use super::errors::invalid_params;
 use super::log_levels::LEVELS;
 use super::parts::Server;
 use super::prompts::without_position;
-use super::reply::{Reply, begin};
+use super::reply::Reply;
 use super::request_context::Caller;
 use super::streams::DurableEvent;
 use crate::catalog::LogLevel;
@@ -36,7 +36,5 @@ pub(super) fn set_level(server: &Server, caller: Caller<'_>, request: &Request<'
             .streams
             .record_event(DurableEvent::Level { session, level });
     }
-    let mut out = begin(request.id, 16);
-    out.extend_from_slice(br#","result":{}}"#);
-    Reply::document(out)
+    Reply::constant(request.id, br#","result":{}}"#)
 }

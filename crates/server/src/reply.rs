@@ -289,6 +289,13 @@ impl Reply {
         Self::document(body)
     }
 
+    /// Creates a response whose result is a JSON object as text.
+    pub fn result(id: &str, result: impl std::fmt::Display) -> Self {
+        let mut body = begin(id, 512);
+        body.extend_from_slice(format!(r#","result":{result}}}"#).as_bytes());
+        Self::document(body)
+    }
+
     /// Creates an error response to a valid request.
     pub fn error(id: &str, error: &ErrorObject) -> Self {
         let mut body = Vec::new();

@@ -128,7 +128,7 @@ impl FollowedLog {
     /// Waits for entries after a position. Returns `None` if there will be none.
     async fn next_entries(self, after: u64) -> Option<Vec<(u64, Bytes)>> {
         let log = self.streams.names.events(&self.session, self.stream);
-        let mut load_task = Instant::now();
+        let mut check_at = Instant::now();
         loop {
             let mut news = pin!(self.live.news.notified());
             news.as_mut().enable();
@@ -141,8 +141,8 @@ impl FollowedLog {
                 Ok(Some(_)) | Err(_) => {}
                 Ok(None) => return None,
             }
-            if load_task <= Instant::now() {
-                load_task = Instant::now() + HEARTBEAT_INTERVAL;
+            if check_at <= Instant::now() {
+                check_at = Instant::now() + HEARTBEAT_INTERVAL;
                 let ended = self.end_if_orphaned(&log).await;
                 self.streams.track_health(&ended);
                 if let Ok(true) = ended {
@@ -152,9 +152,7 @@ impl FollowedLog {
             let _ = tokio::time::timeout(POLL_INTERVAL, news).await;
         }
     }
-}
 
-impl FollowedLog {
     /// Ends the stream of a call whose replica is gone, since no other process will. Returns true if it did.
     async fn end_if_orphaned(&self, log: &str) -> Result<bool, StateError> {
         let streams = &self.streams;

@@ -4,11 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use serde_json::json;
+
 use super::Streams;
 use super::mailbox::{Filter, Mailbox, MailboxItem};
 use crate::auth::Principal;
+use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::inflight::StreamGuard;
-use crate::server::reply::Reply;
+use crate::server::reply::{RejectReason, Reply};
 
 /// Error for too many open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,17 @@ impl TooManyStreams {
             return Err(Self { max, setting });
         }
         Ok(())
+    }
+
+    pub(super) fn reply(self, id: Option<&str>) -> Reply {
+        let Self { max, setting } = self;
+        let message = format!("Too many open streams: the maximum is {max}");
+        let error = ErrorObject::new(ErrorCode::Http(429), message);
+        Reply::refused(
+            RejectReason::TooManyStreams,
+            id,
+            &error.with_data(json!({ "setting": setting })),
+        )
     }
 }
 

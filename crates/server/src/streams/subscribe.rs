@@ -63,7 +63,7 @@ pub(crate) fn change_subscription(
                 Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             Err(refused) => {
-                if let SubscriptionError::TooManyStreams(_) = refused {
+                if let SubscriptionError::TooMany(_) = refused {
                     hits.count(Limit::Subscriptions);
                 }
                 invalid_params(&id, &refused.to_string())

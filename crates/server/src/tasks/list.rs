@@ -13,7 +13,7 @@ use crate::server::errors::{internal_error, invalid_params, method_not_found};
 use crate::server::lists::UNKNOWN_CURSOR;
 use crate::server::parts::Server;
 use crate::server::prompts::without_position;
-use crate::server::reply::{MaybeReady, Reply, begin};
+use crate::server::reply::{MaybeReady, Reply};
 use crate::server::request_context::Caller;
 use crate::state::StateError;
 
@@ -114,11 +114,7 @@ pub(crate) fn list_tasks(
     let caller = Arc::clone(caller.principal);
     Ok(MaybeReady::Pending(Box::pin(async move {
         match page_of_tasks(&server, &caller, after).await {
-            Ok(page) => {
-                let mut out = begin(&id, 512);
-                out.extend_from_slice(format!(r#","result":{page}}}"#).as_bytes());
-                Reply::document(out)
-            }
+            Ok(page) => Reply::result(&id, page),
             Err(error) => {
                 let failed = "tasks cannot be listed without the shared state";
                 server.streams.report_failure(&error, failed);

@@ -192,7 +192,7 @@ impl TaskRequest {
             Err(reply) => return reply,
         };
         match self.server.tasks.shown(&record, self.dialect).await {
-            Ok(Some(shown)) if self.dialect == TaskDialect::Core => self.plain(&shown),
+            Ok(Some(shown)) if self.dialect == TaskDialect::Core => Reply::result(&self.id, shown),
             Ok(Some(shown)) => extension_result(&self.server, &self.id, "complete", &shown),
             Ok(None) => self.lost(),
             Err(error) => self.broken(&error),
@@ -226,7 +226,7 @@ impl TaskRequest {
         match self.dialect {
             TaskDialect::Extension => extension_result(&self.server, &self.id, "complete", "{}"),
             TaskDialect::Core if was_running => {
-                self.plain(&Value::from(record.shown(self.dialect)).to_string())
+                Reply::result(&self.id, Value::from(record.shown(self.dialect)))
             }
             TaskDialect::Core => invalid_params(
                 &self.id,
@@ -330,7 +330,8 @@ impl TaskRequest {
         }
         match self.server.tasks.load_result(record).await {
             Ok(Some(TaskResult::Result(result))) => {
-                self.plain(&with_related(result.get(), &json!({"taskId": self.task})))
+                let result = with_related(result.get(), &json!({"taskId": self.task}));
+                Reply::result(&self.id, result)
             }
             Ok(Some(TaskResult::Error(error))) => {
                 let mut out = begin(&self.id, 256);
@@ -346,12 +347,6 @@ impl TaskRequest {
     fn lost(&self) -> Reply {
         let message = "the result of the task is not stored any more: it has expired, or the state had no room for it (state.memory_bytes)";
         Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
-    }
-
-    fn plain(&self, result: &str) -> Reply {
-        let mut out = begin(&self.id, 512);
-        out.extend_from_slice(format!(r#","result":{result}}}"#).as_bytes());
-        Reply::document(out)
     }
 }
 

@@ -359,10 +359,8 @@ fn creation_result(server: &Server, id: &str, record: &Record, dialect: TaskDial
             extension_result(server, id, "task", &task)
         }
         TaskDialect::Core => {
-            let mut out = begin(id, 256);
             let task = Value::from(record.shown(dialect));
-            out.extend_from_slice(format!(r#","result":{{"task":{task}}}}}"#).as_bytes());
-            Reply::document(out)
+            Reply::result(id, json!({ "task": task }))
         }
     }
 }
