@@ -122,14 +122,7 @@ pub(crate) fn handle_payload(
                     || server.config.batch == BatchPolicy::Auto
                         && session.revision.has_batches() =>
             {
-                let caller = stdio_caller(
-                    server,
-                    Channel::Stdio,
-                    worker,
-                    Some(&session),
-                    principal,
-                    None,
-                );
+                let caller = stdio_caller(server, worker, Some(&session), principal, None);
                 return batch::handle(server, cx, (worker, seen), caller, None, body, &elements);
             }
             _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
@@ -189,21 +182,14 @@ fn handle_request(
             let version = message::string(version).unwrap_or_default();
             return MaybeReady::Ready(not_on_this_transport(request.id, &version));
         }
-        let caller = stdio_caller(server, Channel::Stdio, worker, None, principal, watch);
+        let caller = stdio_caller(server, worker, None, principal, watch);
         return dispatch::stateless_request(server, cx, of(caller));
     }
     let method = Method::parse(&request.method);
     if method != Some(Method::Initialize)
         && let Some(session) = peer.session()
     {
-        let caller = stdio_caller(
-            server,
-            Channel::Stdio,
-            worker,
-            Some(&session),
-            principal,
-            watch,
-        );
+        let caller = stdio_caller(server, worker, Some(&session), principal, watch);
         return dispatch::session_request(server, cx, of(caller));
     }
     MaybeReady::Ready(match method {
@@ -229,7 +215,6 @@ fn handle_request(
 
 fn stdio_caller<'a>(
     server: &Server,
-    channel: Channel,
     worker: &WorkerState,
     session: Option<&'a Session>,
     principal: &'a Arc<Principal>,
@@ -241,7 +226,7 @@ fn stdio_caller<'a>(
         now: worker.now(),
         watch,
     };
-    Caller::new(channel, origin, session, server.caller_defaults)
+    Caller::new(Channel::Stdio, origin, session, server.caller_defaults)
 }
 
 /// VER-02: this transport serves only revisions with sessions.

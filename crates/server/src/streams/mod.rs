@@ -182,19 +182,21 @@ impl Streams {
         }
         if let Some(session) = owner.session.as_ref().filter(|_| !owner.resumes_call) {
             let of_session = registry.sessions.get(session).into_iter().flatten();
-            let open = of_session.filter(|mailbox| !mailbox.resumes_call).count();
+            let open = of_session
+                .filter(|mailbox| !mailbox.owner.resumes_call)
+                .count();
             TooManyStreams::check(open, self.config.per_session, "server.streams.per_session")?;
         }
         registry.next += 1;
         let delivered_through = registry.position.unwrap_or(0);
         let mailbox = Arc::new(Mailbox::new(registry.next, owner, wants, delivered_through));
-        if let Some(name) = &mailbox.principal {
+        if let Some(name) = &mailbox.owner.principal {
             registry.principals.add(name.clone());
         }
-        if let Some(network) = mailbox.network {
+        if let Some(network) = mailbox.owner.network {
             registry.networks.add(network);
         }
-        if let Some(session) = &mailbox.session {
+        if let Some(session) = &mailbox.owner.session {
             let known = registry.sessions.entry(Arc::clone(session)).or_default();
             known.push(Arc::clone(&mailbox));
         }
@@ -217,13 +219,13 @@ impl Streams {
         let mut registry = self.registry.lock();
         registry.mailboxes.remove(&mailbox.number);
         self.interest.end(&*mailbox.uris());
-        if let Some(name) = &mailbox.principal {
+        if let Some(name) = &mailbox.owner.principal {
             registry.principals.remove(name);
         }
-        if let Some(network) = &mailbox.network {
+        if let Some(network) = &mailbox.owner.network {
             registry.networks.remove(network);
         }
-        let Some(session) = &mailbox.session else {
+        let Some(session) = &mailbox.owner.session else {
             return;
         };
         if let Some(known) = registry.sessions.get_mut(session) {
@@ -325,7 +327,7 @@ impl Streams {
     pub fn cancel(&self, request: &str) {
         let request = canonical(RequestId::from_json(request));
         for mailbox in self.registry.lock().mailboxes.values() {
-            if mailbox.request.as_ref() == Some(&request) {
+            if mailbox.owner.request.as_ref() == Some(&request) {
                 mailbox.end(CloseReason::Gone);
             }
         }

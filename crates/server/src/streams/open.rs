@@ -113,7 +113,7 @@ impl StreamOpener {
         if is_stale {
             streams.load_subscriptions_later(&self.session.log_name);
         }
-        place.make_standing().await;
+        streams.make_standing(&place.mailbox).await;
         let from_now = || {
             let position = streams.position();
             position.map(|number| EventId::new(StreamId::Standing, number))

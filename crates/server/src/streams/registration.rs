@@ -49,13 +49,6 @@ pub(super) struct Registration {
     pub(super) _guard: StreamGuard,
 }
 
-impl Registration {
-    /// Makes the stream the newest of its session.
-    pub(super) async fn make_standing(&self) {
-        self.streams.make_standing(&self.mailbox).await;
-    }
-}
-
 impl Drop for Registration {
     fn drop(&mut self) {
         self.streams.leave(&self.mailbox);
