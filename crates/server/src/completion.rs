@@ -8,11 +8,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
-use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
+use super::errors::{
+    causes, forbidden, internal_error, invalid_params, protocol_error, stopped, without_position,
+};
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::prompts;
-use super::prompts::{unknown_prompt, without_position};
+use super::prompts::unknown_prompt;
 use super::reply::{MaybeReady, Reply, begin, finish};
 use super::request_context::{Caller, RequestContext};
 use super::running_call::CallOutcome;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::json;
 use tracing::field::Value;
 
@@ -32,6 +33,19 @@ pub(super) fn causes(source: Option<&(dyn Error + Send + Sync + 'static)>) -> Op
 pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
     let message = format!("Invalid params: {}", truncated(problem));
     Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+}
+
+/// Reads the parameters of a request.
+pub(super) fn read_params<'r, T: Deserialize<'r>>(request: &Request<'r>) -> Result<T, Reply> {
+    let params = request.params.object.unwrap_or("{}");
+    serde_json::from_str(params)
+        .map_err(|error| invalid_params(request.id, &without_position(&error)))
+}
+
+/// Error message without the position, which refers to a part of the request only.
+pub(super) fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
 /// JSON-RPC error of another server that an item has called.

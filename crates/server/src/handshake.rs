@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::config::StaleSessions;
+use super::errors::without_position;
 use super::initialize_params::InitializeParams;
 use super::param_headers::{HeaderValueState, McpHeaders, SingleHeader, VersionHeader};
 use super::parts::Server;
-use super::prompts::without_position;
 use super::reply::{RejectReason, Reply};
 use super::request_context::HttpHead;
 use super::sessions::ClientDeclaration;

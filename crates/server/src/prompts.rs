@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
+use super::errors::{
+    causes, forbidden, internal_error, invalid_params, protocol_error, stopped, without_position,
+};
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
@@ -194,12 +196,6 @@ fn read_arguments(
         return Err(format!("missing argument: `{}`", missing.join("`, `")));
     }
     Ok(arguments)
-}
-
-/// Error message without the position, which refers to a part of the request only.
-pub(super) fn without_position(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
 pub(super) fn unknown_prompt(id: &str, name: &str) -> Reply {
