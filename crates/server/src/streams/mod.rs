@@ -62,7 +62,6 @@ use keys::Names;
 pub(super) use listen::{listen, session_notifications};
 use live_stream::LiveStream;
 use mailbox::{CloseReason, Filter, Mailbox, Owner, Uris};
-pub(super) use open::OpenFuture;
 pub(crate) use registration::StreamSlot;
 use registration::{Registration, TooManyStreams};
 pub(super) use subscribe::change_subscription;

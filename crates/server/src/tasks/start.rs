@@ -25,7 +25,7 @@ use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
 use crate::server::running_call::{CallOutcome, CatchUnwind, OnDisconnect};
 use crate::server::share::owner_of;
-use crate::server::tools::{PreparedCall, ResultOwner, ToolOutcome};
+use crate::server::tools::{PreparedCall, ToolOutcome};
 use crate::server::{call_stream, running_call};
 use crate::state::StateError;
 
@@ -84,10 +84,8 @@ pub(crate) fn call_as_task<'g>(
         .limits
         .turn(caller.principal, caller.address, limits.as_deref());
     let conclude = move |id: &str, outcome: ToolOutcome| {
-        let owner = ResultOwner {
-            id: id.to_owned(),
-            ..owner
-        };
+        let mut owner = owner;
+        owner.id = id.to_owned();
         owner.respond(outcome)
     };
     Err(begin_task(server, request.id, task, turn, conclude))
