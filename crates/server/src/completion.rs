@@ -320,7 +320,7 @@ impl CompletionResponder {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(argument, limit_s, "a completion ran out of time");
                 let message = format!("no suggestions within {limit_s} s");
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(argument, "a completion panicked; its request failed");
@@ -366,10 +366,7 @@ fn template_failed(completing: &CompletionResponder, error: ResourceError) -> Re
                 "a completion failed"
             );
             let message = error.message().to_owned();
-            Reply::error(
-                &completing.id,
-                &ErrorObject::new(ErrorCode::Internal, message),
-            )
+            Reply::fail(&completing.id, ErrorCode::Internal, message)
         }
         // `Internal`, and kinds that are added later.
         _ => {

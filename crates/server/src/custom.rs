@@ -11,7 +11,7 @@ use super::reply::{MaybeReady, Reply};
 use super::request_context::RequestContext;
 use super::running_call::CallOutcome;
 use super::{audit_record, errors, snapshot};
-use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::protocol::{ErrorCode, Method};
 
 /// Error for handlers without client requests: the specification allows them for calls, reads and prompts only
 /// (MRTR-01).
@@ -70,7 +70,7 @@ pub(super) fn call(
                 let seconds = limit.as_secs_f64();
                 tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
                 let message = format!("the method did not respond within {seconds} s");
-                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(method = %name, "a method panicked; its request failed");

@@ -22,7 +22,7 @@ use crate::catalog::{
 };
 use crate::net::ShareKey;
 use crate::protocol::message;
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, Role, push_string};
+use crate::protocol::{ErrorCode, Method, Revision, Role, push_string};
 
 /// Handles `prompts/get`.
 pub(super) fn get(
@@ -117,7 +117,7 @@ impl PromptResponder {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
                 let message = format!("the prompt did not respond within {limit_s} s");
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(prompt = %self.name, "a prompt panicked; its request failed");
@@ -200,7 +200,7 @@ fn read_arguments(
 
 pub(super) fn unknown_prompt(id: &str, name: &str) -> Reply {
     let message = format!("Unknown prompt: {}", truncated(name));
-    Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+    Reply::fail(id, ErrorCode::InvalidParams, message)
 }
 
 pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> Reply {
@@ -222,7 +222,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
                 "a prompt failed"
             );
             let message = error.message().to_owned();
-            Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+            Reply::fail(id, ErrorCode::Internal, message)
         }
         // `Internal`, and kinds that are added later.
         _ => {

@@ -322,6 +322,15 @@ impl Reply {
         Self::refused(RejectReason::Limited(refused), id, &limited(refused))
     }
 
+    /// Shorthand for [`error`](Self::error).
+    pub fn fail(
+        id: &str,
+        code: ErrorCode,
+        message: impl Into<std::borrow::Cow<'static, str>>,
+    ) -> Self {
+        Self::error(id, &ErrorObject::new(code, message))
+    }
+
     /// Shorthand for [`refused`](Self::refused).
     pub fn refuse(
         refusal: RejectReason,

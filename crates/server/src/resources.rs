@@ -159,7 +159,7 @@ impl ReadResponder {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
                 let message = format!("the resource did not respond within {limit_s} s");
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its request failed");
@@ -194,7 +194,7 @@ impl ReadResponder {
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             // `Internal`, and kinds that are added later.
             _ => {

@@ -203,12 +203,10 @@ fn handle_request(
             Err(reply) => reply,
         },
         Some(Method::Ping) => Reply::constant(request.id, br#","result":{}}"#),
-        _ => Reply::error(
+        _ => Reply::fail(
             request.id,
-            &ErrorObject::new(
-                ErrorCode::InvalidRequest,
-                "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
-            ),
+            ErrorCode::InvalidRequest,
+            "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
         ),
     })
 }

@@ -178,7 +178,7 @@ impl TaskRequest {
         }
         if let StateError::Full | StateError::Share = error {
             let message = format!("the task goes on, but its state cannot be read now: {error}");
-            return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
+            return Reply::fail(&self.id, ErrorCode::Internal, message);
         }
         let streams = &self.server.streams;
         streams.report_failure(error, "a task cannot be read without the shared state");
@@ -346,7 +346,7 @@ impl TaskRequest {
     /// The task has ended, and its result was evicted or has expired.
     fn lost(&self) -> Reply {
         let message = "the result of the task is not stored any more: it has expired, or the state had no room for it (state.memory_bytes)";
-        Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+        Reply::fail(&self.id, ErrorCode::Internal, message)
     }
 }
 

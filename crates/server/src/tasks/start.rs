@@ -424,12 +424,12 @@ fn read_ttl(task: &str) -> Result<Option<Duration>, &'static str> {
 /// Error while the state is unavailable.
 pub(super) fn state_unavailable(id: &str, what: &str) -> Reply {
     let message = format!("{what}: the server cannot reach its state; try again later");
-    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+    Reply::fail(id, ErrorCode::Internal, message)
 }
 
 /// TKL-01: error for a tool that cannot be called in this mode.
 fn task_mode_error(id: &str, problem: &'static str) -> Reply {
-    Reply::error(id, &ErrorObject::new(ErrorCode::MethodNotFound, problem))
+    Reply::fail(id, ErrorCode::MethodNotFound, problem)
 }
 
 /// TSK-09, TSK-12: the client has not declared the extension in this request.
