@@ -1,12 +1,10 @@
 //! Response stream of a call: its messages, then its result.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-use std::future::poll_fn;
 use std::time::Duration;
 
 use super::inflight::{Inflight, StreamGuard};
@@ -38,19 +36,11 @@ impl CallStream {
         conclude: impl FnOnce(CallOutcome<T>) -> MaybeReady + Send + 'static,
         hold: StreamGuard,
     ) -> Self {
-        Self {
-            running: Some(Box::pin(async move {
-                conclude(running.await).reply().await.into_response()
-            })),
-            context,
-            answer: None,
-            is_over: false,
-            watch: None,
-            hold,
-        }
+        let answer = async move { conclude(running.await).reply().await.into_response() };
+        Self::driven(answer, context, hold)
     }
 
-    /// Creates the stream of a call that is driven elsewhere.
+    /// Creates the stream of a call from the future of its response.
     fn driven(
         answer: impl Future<Output = Option<JsonResponse>> + Send + 'static,
         context: Arc<CallContext>,

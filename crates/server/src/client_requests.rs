@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::{Duration, Instant};
 
 use super::liveness::short_id;
+use super::quota::Counts;
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::environment::Conflicts;
 use crate::net::{Mutex, ShareKey};
@@ -101,15 +104,17 @@ pub struct ClientRequests {
     /// Short identifier of this process, which its ids contain.
     replica: u32,
     waiting: Mutex<Waiting>,
+    /// Notified of a shutdown in which no response can arrive.
+    stopping: Notify,
     pub(super) counters: Counters,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     by_id: HashMap<u64, Sent>,
-    by_session: HashMap<Arc<str>, usize>,
+    by_session: Counts<Arc<str>>,
     /// Number of requests of a caller, who could leave no room for others.
-    by_caller: HashMap<ShareKey, usize>,
+    by_caller: Counts<ShareKey>,
     /// True during a shutdown in which no response can arrive.
     is_stopped: bool,
 }
@@ -162,7 +167,7 @@ fn replica_of(id: u64) -> Option<u32> {
 }
 
 /// Error of requests during a shutdown in which no response can arrive.
-const STOPPED: ClientRequestError = ClientRequestError::Unreachable("this server stops");
+pub(super) const STOPPED: ClientRequestError = ClientRequestError::Unreachable("this server stops");
 
 impl ClientRequests {
     pub fn new(config: ClientRequestConfig, replica: u64) -> Self {
@@ -170,6 +175,7 @@ impl ClientRequests {
             config,
             replica: short_id(replica),
             waiting: Mutex::default(),
+            stopping: Notify::new(),
             counters: Counters::default(),
         }
     }
@@ -235,9 +241,9 @@ impl ClientRequests {
         if waiting.is_stopped {
             return Err(STOPPED);
         }
-        let of_session = waiting.by_session.get(session).copied().unwrap_or_default();
+        let of_session = waiting.by_session.of(session);
         let caller = context.share;
-        let of_caller = waiting.by_caller.get(&caller).copied().unwrap_or_default();
+        let of_caller = waiting.by_caller.of(&caller);
         // One caller leaves a quarter of the requests to others.
         let per_caller = self.config.total - self.config.total / 4;
         let full = if self.config.total <= waiting.by_id.len() || per_caller <= of_caller {
@@ -259,9 +265,9 @@ impl ClientRequests {
                 break id;
             }
         };
-        *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
+        waiting.by_session.add(Arc::clone(session));
         if !caller.is_none() {
-            *waiting.by_caller.entry(caller).or_default() += 1;
+            waiting.by_caller.add(caller);
         }
         let sent = Sent {
             session: Arc::clone(session),
@@ -326,7 +332,7 @@ impl ClientRequests {
     pub fn end_session(&self, session: &str) {
         let ended: Vec<_> = {
             let mut waiting = self.waiting.lock();
-            if !waiting.by_session.contains_key(session) {
+            if waiting.by_session.of(session) == 0 {
                 return;
             }
             let of_session = waiting.by_id.iter().filter(|(_, s)| *s.session == *session);
@@ -349,27 +355,28 @@ impl ClientRequests {
             let sent = waiting.by_id.values();
             sent.map(|sent| Arc::clone(&sent.slot)).collect()
         };
+        self.stopping.notify_waiters();
         for slot in slots {
             slot.respond(Err(STOPPED));
         }
+    }
+
+    /// Returns true during a shutdown in which no response can arrive.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.waiting.lock().is_stopped
+    }
+
+    /// Completes when such a shutdown begins, unless it began before.
+    pub(super) fn stopping(&self) -> Notified<'_> {
+        self.stopping.notified()
     }
 }
 
 impl Waiting {
     fn remove(&mut self, id: u64) -> Option<Sent> {
         let sent = self.by_id.remove(&id)?;
-        if let Some(of_session) = self.by_session.get_mut(&sent.session) {
-            *of_session -= 1;
-            if *of_session == 0 {
-                self.by_session.remove(&sent.session);
-            }
-        }
-        if let Some(of_caller) = self.by_caller.get_mut(&sent.caller) {
-            *of_caller -= 1;
-            if *of_caller == 0 {
-                self.by_caller.remove(&sent.caller);
-            }
-        }
+        self.by_session.remove(&sent.session);
+        self.by_caller.remove(&sent.caller);
         Some(sent)
     }
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
-use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
-use super::execute::Call;
+use super::errors::{
+    causes, forbidden, internal_error, invalid_params, protocol_error, stopped, without_position,
+};
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::prompts;
-use super::prompts::{unknown_prompt, without_position};
+use super::prompts::unknown_prompt;
 use super::reply::{MaybeReady, Reply, begin, finish};
 use super::request_context::{Caller, RequestContext};
 use super::running_call::CallOutcome;
@@ -242,7 +244,7 @@ pub(super) fn complete(
             let call = Call {
                 context: &context,
                 options,
-                limits: None,
+                permits: PermitsNeeded::Common,
                 start: |context| entry.prompt.complete(context, asked),
             };
             server.calls.execute(cx, call, move |outcome| {
@@ -253,7 +255,7 @@ pub(super) fn complete(
             let call = Call {
                 context: &context,
                 options,
-                limits: None,
+                permits: PermitsNeeded::Common,
                 start: |context| entry.template.complete(context, asked),
             };
             server.calls.execute(cx, call, move |outcome| {
@@ -318,7 +320,7 @@ impl CompletionResponder {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(argument, limit_s, "a completion ran out of time");
                 let message = format!("no suggestions within {limit_s} s");
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(argument, "a completion panicked; its request failed");
@@ -364,10 +366,7 @@ fn template_failed(completing: &CompletionResponder, error: ResourceError) -> Re
                 "a completion failed"
             );
             let message = error.message().to_owned();
-            Reply::error(
-                &completing.id,
-                &ErrorObject::new(ErrorCode::Internal, message),
-            )
+            Reply::fail(&completing.id, ErrorCode::Internal, message)
         }
         // `Internal`, and kinds that are added later.
         _ => {

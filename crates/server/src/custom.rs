@@ -5,13 +5,13 @@ use std::task::Context;
 
 use serde_json::{Map, Value};
 
-use super::execute::Call;
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
-use super::reply::{MaybeReady, Reply, begin};
+use super::reply::{MaybeReady, Reply};
 use super::request_context::RequestContext;
 use super::running_call::CallOutcome;
 use super::{audit_record, errors, snapshot};
-use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::protocol::{ErrorCode, Method};
 
 /// Error for handlers without client requests: the specification allows them for calls, reads and prompts only
 /// (MRTR-01).
@@ -70,7 +70,7 @@ pub(super) fn call(
                 let seconds = limit.as_secs_f64();
                 tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
                 let message = format!("the method did not respond within {seconds} s");
-                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(method = %name, "a method panicked; its request failed");
@@ -85,7 +85,7 @@ pub(super) fn call(
     let call = Call {
         context: &context,
         options: server.calls.options(caller, None),
-        limits: None,
+        permits: PermitsNeeded::Common,
         start: |context| handler.call(context, params),
     };
     Some(server.calls.execute(cx, call, conclude))
@@ -104,9 +104,5 @@ pub(super) fn custom_result(
             meta.entry(snapshot::SERVER_INFO).or_insert(server_info);
         }
     }
-    let mut out = begin(id, 128);
-    out.extend_from_slice(br#","result":"#);
-    out.extend_from_slice(Value::Object(result).to_string().as_bytes());
-    out.push(b'}');
-    Reply::document(out)
+    Reply::result(id, Value::Object(result))
 }

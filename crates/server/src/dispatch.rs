@@ -13,7 +13,7 @@ use super::streams::{change_subscription, listen};
 use super::{
     completion, custom, lists, logging, prompts, resources, skills, stateless, tasks, tools,
 };
-use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::protocol::{ErrorCode, Method};
 
 /// Handles a request within a session.
 #[inline]
@@ -75,9 +75,10 @@ pub(super) fn dispatch(
         }
         Method::SetLogLevel => ready(logging::set_level(server, caller, request)),
         // Each `initialize` begins a session elsewhere.
-        Method::Initialize => ready(Reply::error(
+        Method::Initialize => ready(Reply::fail(
             request.id,
-            &ErrorObject::new(ErrorCode::InvalidRequest, "initialize is not accepted here"),
+            ErrorCode::InvalidRequest,
+            "initialize is not accepted here",
         )),
         other => optional_method(server, cx, other, request_context.reborrow()),
     };

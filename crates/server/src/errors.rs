@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::json;
 use tracing::field::Value;
 
@@ -31,7 +32,20 @@ pub(super) fn causes(source: Option<&(dyn Error + Send + Sync + 'static)>) -> Op
 /// Error for invalid parameters.
 pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
     let message = format!("Invalid params: {}", truncated(problem));
-    Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+    Reply::fail(id, ErrorCode::InvalidParams, message)
+}
+
+/// Reads the parameters of a request.
+pub(super) fn read_params<'r, T: Deserialize<'r>>(request: &Request<'r>) -> Result<T, Reply> {
+    let params = request.params.object.unwrap_or("{}");
+    serde_json::from_str(params)
+        .map_err(|error| invalid_params(request.id, &without_position(&error)))
+}
+
+/// Error message without the position, which refers to a part of the request only.
+pub(super) fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
 /// JSON-RPC error of another server that an item has called.
@@ -45,12 +59,12 @@ pub(super) fn protocol_error(id: &str, error: Option<&ErrorObject>) -> Reply {
 /// Error for a call that was aborted because the server stops.
 pub(super) fn stopped(id: &str) -> Reply {
     let message = "The server is stopping and ended the call; send it again";
-    Reply::error(id, &ErrorObject::new(ErrorCode::Http(503), message))
+    Reply::fail(id, ErrorCode::Http(503), message)
 }
 
 /// Error whose reason only the log contains.
 pub(super) fn internal_error(id: &str) -> Reply {
-    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, "Internal error"))
+    Reply::fail(id, ErrorCode::Internal, "Internal error")
 }
 
 /// Rejection of a message that is not valid.
@@ -66,10 +80,7 @@ pub(super) fn malformed(message: &'static str) -> Reply {
 /// Error for a method that does not exist, within a session.
 pub(super) fn method_not_found(request: &Request<'_>) -> Reply {
     let message = format!("Method not found: {}", truncated(&request.method));
-    Reply::error(
-        request.id,
-        &ErrorObject::new(ErrorCode::MethodNotFound, message),
-    )
+    Reply::fail(request.id, ErrorCode::MethodNotFound, message)
 }
 
 /// Error for a malformed message.
@@ -123,9 +134,6 @@ pub(super) fn forbidden(
 ) -> Reply {
     match source.and_then(|source| source.downcast_ref()) {
         Some(missing) => missing_scopes(id, missing),
-        None => Reply::error(
-            id,
-            &ErrorObject::new(ErrorCode::Http(403), message.to_owned()),
-        ),
+        None => Reply::fail(id, ErrorCode::Http(403), message.to_owned()),
     }
 }

@@ -20,10 +20,20 @@ use crate::limit::{Limits, PermitRequest, ToolLimits};
 pub(super) struct Call<'a, S> {
     pub(super) context: &'a Arc<CallContext>,
     pub(super) options: CallOptions,
-    /// Limits of the tool; `None` if it has none.
-    pub(super) limits: Option<&'a ToolLimits>,
+    pub(super) permits: PermitsNeeded<'a>,
     /// Creates the future of the call.
     pub(super) start: S,
+}
+
+/// Concurrency permits that a call needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PermitsNeeded<'a> {
+    /// Those of all calls and of its caller.
+    Common,
+    /// Also those of its tool.
+    OfTool(&'a ToolLimits),
+    /// None: it only waits for another call. Its handler limits how many there are.
+    None,
 }
 
 /// Writer of the response to a call. Implemented by functions from an outcome to a response.
@@ -92,49 +102,26 @@ impl Calls {
         S: FnOnce(Arc<CallContext>) -> BoxedCall<T>,
         R: Respond<T>,
     {
-        self.execute_with(cx, call, responder, true)
-    }
-
-    /// Runs a call that only waits for another one, so that it needs no permits. Its caller limits how many there are.
-    pub(super) fn execute_waiting<T, S, R>(
-        &self,
-        cx: &mut Context<'_>,
-        call: Call<'_, S>,
-        responder: R,
-    ) -> MaybeReady
-    where
-        T: Send + 'static,
-        S: FnOnce(Arc<CallContext>) -> BoxedCall<T>,
-        R: Respond<T>,
-    {
-        self.execute_with(cx, call, responder, false)
-    }
-
-    #[inline]
-    fn execute_with<T, S, R>(
-        &self,
-        cx: &mut Context<'_>,
-        call: Call<'_, S>,
-        responder: R,
-        needs_permits: bool,
-    ) -> MaybeReady
-    where
-        T: Send + 'static,
-        S: FnOnce(Arc<CallContext>) -> BoxedCall<T>,
-        R: Respond<T>,
-    {
         let Call {
             context,
             options,
-            limits,
+            permits,
             start,
         } = call;
         let (principal, address) = (&context.principal, context.address);
+        let (needs_permits, limits) = match permits {
+            PermitsNeeded::Common => (true, None),
+            PermitsNeeded::OfTool(limits) => (true, Some(limits)),
+            PermitsNeeded::None => (false, None),
+        };
         let has_room = !needs_permits || self.limits.has_room(principal, address, limits);
-        let progress = if has_room {
-            running_call::start(cx, start, context, options)
-        } else {
-            running_call::start_unpolled(start, context)
+        let progress = match has_room {
+            true => running_call::start(cx, start, context, options),
+            // It is polled once it has its permits.
+            false => match running_call::prepare(start, context) {
+                Some(call) => Err(call),
+                None => Ok(CallProgress::Done(CallOutcome::Panicked)),
+            },
         };
         if let Ok(CallProgress::Done(outcome)) = progress {
             return responder.respond(outcome);

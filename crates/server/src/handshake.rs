@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::config::StaleSessions;
-use super::http_head::HttpHead;
+use super::errors::without_position;
 use super::initialize_params::InitializeParams;
 use super::param_headers::{HeaderValueState, McpHeaders, SingleHeader, VersionHeader};
 use super::parts::Server;
-use super::prompts::without_position;
 use super::reply::{RejectReason, Reply};
+use super::request_context::HttpHead;
 use super::sessions::ClientDeclaration;
 use super::streams::DurableEvent;
 use super::text::truncated;
@@ -17,7 +17,7 @@ use super::{stateless, tasks};
 use crate::auth::Principal;
 use crate::net::ShareKey;
 use crate::protocol::message::Request;
-use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::protocol::{ErrorCode, Revision};
 use crate::seal::{RevokedSession, Session};
 
 /// Handles `initialize`. VER-01: a supported revision is confirmed; for any other, the newest one with sessions is
@@ -31,10 +31,7 @@ pub(super) fn initialize(
     let params = InitializeParams::read(request.params.object.unwrap_or("{}")).map_err(|e| {
         let problem = without_position(&e);
         let message = format!("Invalid params of initialize: {}", truncated(&problem));
-        Reply::error(
-            request.id,
-            &ErrorObject::new(ErrorCode::InvalidParams, message),
-        )
+        Reply::fail(request.id, ErrorCode::InvalidParams, message)
     })?;
     let revision = Revision::parse(&params.protocol_version)
         .filter(|revision| revision.has_sessions())

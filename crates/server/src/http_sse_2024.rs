@@ -36,79 +36,80 @@ const FORWARD_BYTES_MAX: usize = 30 * 1024;
 /// Work that remains after a message was posted: it sends the response to the stream.
 pub type ReplyTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01).
-pub fn open(
-    server: &Arc<Server>,
-    principal: &Arc<Principal>,
-    address: Option<IpAddr>,
-    path: &str,
-) -> Result<Box<dyn EventSource>, Reply> {
-    let place = server.streams.slot_for(principal, address)?;
-    let (session, messages) = SseSession::new(principal);
-    let session = Arc::new(session);
-    let id = SseSessionId {
-        replica: server.replica,
-        number: random_bytes(),
-        owner: short_digest(&[principal.id().as_bytes()]),
-    };
-    let id = id.sign(&server.keys, &server.endpoint);
-    let first = StreamEvent::event("endpoint", format!("{path}?sessionId={id}").into());
-    let id: Box<str> = id.into();
-    server
-        .sessions
-        .sse
-        .all()
-        .insert(id.clone(), Arc::clone(&session));
-    Ok(Box::new(SseSessionStream {
-        ends_at: Instant::now() + server.streams.max_age_for(principal),
-        server: Arc::clone(server),
-        id,
-        session,
-        place,
-        messages,
-        standing: None,
-        first: Some(first),
-    }))
-}
-
-/// Handles a message posted to a session. The response goes to the session's stream.
-///
-/// # Errors
-///
-/// The reply to a malformed message, or to one that is forwarded to another replica.
-pub fn post(
-    server: &Arc<Server>,
-    cx: &mut Context<'_>,
-    by: (&WorkerState, RequestOrigin<'_>),
-    principal: &Arc<Principal>,
-    id: &str,
-    body: &Bytes,
-) -> Result<ReplyTask, MaybeReady> {
-    let session = server.sessions.sse.all().get(id).cloned();
-    let session = session.filter(|session| session.principal == *principal);
-    let Some(session) = session else {
-        return Err(forward(server, principal, id, body));
-    };
-    let payload = Payload::within(body, server.bounds);
-    let permit = match expects_response(&payload, server.bounds) {
-        true => Some(session.begin_request().map_err(MaybeReady::Ready)?),
-        false => None,
-    };
-    let message = (body, payload);
-    let handled = stdio::handle_payload(server, cx, by, &session.peer, principal, message);
-    if let MaybeReady::Ready(Reply::Response(answer)) = &handled
-        && answer.refusal == Some(RejectReason::Malformed)
-        && let MaybeReady::Ready(refusal) = handled
-    {
-        return Err(MaybeReady::Ready(refusal));
+impl Server {
+    /// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01).
+    pub fn open_sse_session(
+        self: &Arc<Self>,
+        principal: &Arc<Principal>,
+        address: Option<IpAddr>,
+        path: &str,
+    ) -> Result<Box<dyn EventSource>, Reply> {
+        let place = self.streams.slot_for(principal, address)?;
+        let (session, messages) = SseSession::new(principal);
+        let session = Arc::new(session);
+        let id = SseSessionId {
+            replica: self.replica,
+            number: random_bytes(),
+            owner: short_digest(&[principal.id().as_bytes()]),
+        };
+        let id = id.sign(&self.keys, &self.endpoint);
+        let first = StreamEvent::event("endpoint", format!("{path}?sessionId={id}").into());
+        let id: Box<str> = id.into();
+        self.sessions
+            .sse
+            .all()
+            .insert(id.clone(), Arc::clone(&session));
+        Ok(Box::new(SseSessionStream {
+            ends_at: Instant::now() + self.streams.max_age_for(principal),
+            server: Arc::clone(self),
+            id,
+            session,
+            place,
+            messages,
+            standing: None,
+            first: Some(first),
+        }))
     }
-    let server = Arc::clone(server);
-    let id: Box<str> = id.into();
-    Ok(Box::pin(async move {
-        if !session.respond(handled, permit).await {
-            evict(&server, &id, &session);
+
+    /// Handles a message posted to a session. The response goes to the session's stream.
+    ///
+    /// # Errors
+    ///
+    /// The reply to a malformed message, or to one that is forwarded to another replica.
+    pub fn post_sse_message(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        by: (&WorkerState, RequestOrigin<'_>),
+        principal: &Arc<Principal>,
+        id: &str,
+        body: &Bytes,
+    ) -> Result<ReplyTask, MaybeReady> {
+        let session = self.sessions.sse.all().get(id).cloned();
+        let session = session.filter(|session| session.principal == *principal);
+        let Some(session) = session else {
+            return Err(forward(self, principal, id, body));
+        };
+        let payload = Payload::within(body, self.bounds);
+        let permit = match expects_response(&payload, self.bounds) {
+            true => Some(session.begin_request().map_err(MaybeReady::Ready)?),
+            false => None,
+        };
+        let message = (body, payload);
+        let handled = stdio::handle_payload(self, cx, by, &session.peer, principal, message);
+        if let MaybeReady::Ready(Reply::Response(answer)) = &handled
+            && answer.refusal == Some(RejectReason::Malformed)
+            && let MaybeReady::Ready(refusal) = handled
+        {
+            return Err(MaybeReady::Ready(refusal));
         }
-    }))
+        let server = Arc::clone(self);
+        let id: Box<str> = id.into();
+        Ok(Box::pin(async move {
+            if !session.respond(handled, permit).await {
+                evict(&server, &id, &session);
+            }
+        }))
+    }
 }
 
 /// Returns true if the message is a request, or a batch with one.
@@ -187,7 +188,7 @@ pub(super) fn receive_forwarded(server: &Arc<Server>, id: &str, principal: &str,
         let posted = std::future::poll_fn(|cx| {
             let principal = &session.principal;
             let by = (&worker, RequestOrigin::default());
-            Poll::Ready(post(&server, cx, by, principal, &id, &body))
+            Poll::Ready(server.post_sse_message(cx, by, principal, &id, &body))
         });
         if let Ok(posted) = posted.await {
             posted.await;
@@ -224,7 +225,7 @@ impl SseSessionStream {
             let SseSession {
                 peer, principal, ..
             } = &*self.session;
-            self.standing = stdio::notifications(&self.server, peer, principal);
+            self.standing = self.server.stdio_notifications(peer, principal);
         }
         while let Some(standing) = &mut self.standing {
             match standing.poll_next(cx) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, Abortable, Aborted};
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle as TaskHandle;
+use tokio::task::{AbortHandle as TaskHandle, JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use super::client_requests::{ClientRequestConfig, ClientRequests};
@@ -148,23 +148,9 @@ impl Inflight {
         context: &Arc<CallContext>,
         answer: BoxedCall<Reply>,
     ) -> BoxedCall<Reply> {
-        let (stop, stopped) = AbortHandle::new_pair();
-        let place = self.register(context, stop);
-        let number = place.number;
-        let task = tokio::spawn(async move {
-            let answer = Abortable::new(answer, stopped).await;
-            drop(place);
-            answer
-        });
-        self.make_cancellable(number, context, task.abort_handle());
+        let task = self.spawn(context, answer);
         let id = context.request_id.clone();
-        Box::pin(async move {
-            match task.await {
-                Ok(Ok(reply)) => reply,
-                Ok(Err(Aborted)) => errors::stopped(id.as_json()),
-                Err(_) => Reply::Cancelled,
-            }
-        })
+        Box::pin(async move { unless_stopped(task.await, &id).unwrap_or_else(|reply| reply) })
     }
 
     /// Waits for `turn`, in a task that can be cancelled by request id (CAN-01). It ends with its request.
@@ -177,18 +163,27 @@ impl Inflight {
         context: &Arc<CallContext>,
         turn: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Reply> {
+        let task = self.spawn(context, turn);
+        let _waiting = AbortOnDrop(task.abort_handle());
+        unless_stopped(task.await, &context.request_id)
+    }
+
+    /// Runs a part of a call in a task that can be cancelled by request id, and stopped.
+    fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        context: &Arc<CallContext>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<Result<T, Aborted>> {
         let (stop, stopped) = AbortHandle::new_pair();
         let place = self.register(context, stop);
-        let task = tokio::spawn(Abortable::new(turn, stopped));
-        let _waiting = AbortOnDrop(task.abort_handle());
-        self.make_cancellable(place.number, context, task.abort_handle());
-        let waited = task.await;
-        drop(place);
-        match waited {
-            Ok(Ok(turn)) => Ok(turn),
-            Ok(Err(Aborted)) => Err(errors::stopped(context.request_id.as_json())),
-            Err(_) => Err(Reply::Cancelled),
-        }
+        let number = place.number;
+        let task = tokio::spawn(async move {
+            let done = Abortable::new(work, stopped).await;
+            drop(place);
+            done
+        });
+        self.make_cancellable(number, context, task.abort_handle());
+        task
     }
 
     /// Runs `answer` until it completes, its request is dropped, or the server stops.
@@ -267,6 +262,18 @@ impl Inflight {
             }
             changed.await;
         }
+    }
+}
+
+/// Returns what a task has returned, or the reply to a request that was cancelled, or whose server stops.
+fn unless_stopped<T>(
+    done: Result<Result<T, Aborted>, JoinError>,
+    id: &RequestId,
+) -> Result<T, Reply> {
+    match done {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(Aborted)) => Err(errors::stopped(id.as_json())),
+        Err(_) => Err(Reply::Cancelled),
     }
 }
 

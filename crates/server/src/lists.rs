@@ -5,10 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::errors::invalid_params;
+use super::errors::{invalid_params, read_params};
 use super::listings::Listings;
 use super::parts::Server;
-use super::prompts::without_position;
 use super::reply::{Reply, begin};
 use super::request_context::Caller;
 use super::snapshot::Snapshot;
@@ -16,6 +15,13 @@ use super::tool_search::search_for;
 use crate::auth::ItemKind;
 use crate::catalog::{ListItem, Table, opening, opening_len};
 use crate::protocol::message::Request;
+
+/// Parameters of a list method.
+#[derive(Deserialize)]
+pub(super) struct ListParams<'a> {
+    #[serde(borrow)]
+    pub(super) cursor: Option<Cow<'a, str>>,
+}
 
 pub(super) fn list_tools(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
     let snapshot = server.snapshots.load();
@@ -84,11 +90,13 @@ pub(super) fn list<T: ListItem>(
     caller: Caller<'_>,
     request: &Request<'_>,
 ) -> Reply {
-    #[derive(Deserialize)]
-    struct ListParams<'a> {
-        #[serde(borrow)]
-        cursor: Option<Cow<'a, str>>,
-    }
+    let cursor = match request.params.object {
+        None | Some("{}") => None,
+        Some(_) => match read_params(request) {
+            Ok(ListParams { cursor }) => cursor,
+            Err(reply) => return reply,
+        },
+    };
     let frame = snapshot.frame(
         caller.revision,
         &server.config,
@@ -99,13 +107,6 @@ pub(super) fn list<T: ListItem>(
         let class = view.policy.class_of(caller.principal);
         let visible = view.visible(&class, shelf, &snapshot.catalog);
         if !visible.everything {
-            let cursor = match request.params.object {
-                None | Some("{}") => None,
-                Some(params) => match serde_json::from_str(params) {
-                    Ok(ListParams { cursor }) => cursor,
-                    Err(e) => return invalid_params(request.id, &without_position(&e)),
-                },
-            };
             let of = (&*class, visible);
             return match view.page(shelf, table, frame, of, cursor.as_deref()) {
                 Some(page) => Reply::pieces(begin_list(table, request.id), page),
@@ -114,19 +115,11 @@ pub(super) fn list<T: ListItem>(
         }
     }
     let listing = listings.get(table, frame);
-    let page = match request.params.object {
-        None | Some("{}") => listing.first().clone(),
-        Some(params) => match serde_json::from_str::<ListParams<'_>>(params) {
-            Ok(ListParams { cursor: None }) => listing.first().clone(),
-            Ok(ListParams {
-                cursor: Some(cursor),
-            }) => {
-                let Some(page) = listing.after(table, frame, &cursor) else {
-                    return invalid_params(request.id, UNKNOWN_CURSOR);
-                };
-                page
-            }
-            Err(e) => return invalid_params(request.id, &without_position(&e)),
+    let page = match cursor {
+        None => listing.first().clone(),
+        Some(cursor) => match listing.after(table, frame, &cursor) {
+            Some(page) => page,
+            None => return invalid_params(request.id, UNKNOWN_CURSOR),
         },
     };
     Reply::pieces(begin(request.id, 0).into(), page)

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::errors::invalid_params;
+use super::errors::{invalid_params, read_params};
 use super::log_levels::LEVELS;
 use super::parts::Server;
-use super::prompts::without_position;
-use super::reply::{Reply, begin};
+use super::reply::Reply;
 use super::request_context::Caller;
 use super::streams::DurableEvent;
 use crate::catalog::LogLevel;
@@ -21,10 +20,9 @@ pub(super) fn set_level(server: &Server, caller: Caller<'_>, request: &Request<'
         #[serde(borrow)]
         level: Cow<'a, str>,
     }
-    let params = request.params.object.unwrap_or("{}");
-    let level = match serde_json::from_str::<SetLevelParams<'_>>(params) {
+    let level = match read_params::<SetLevelParams<'_>>(request) {
         Ok(params) => LogLevel::parse(&params.level),
-        Err(e) => return invalid_params(request.id, &without_position(&e)),
+        Err(reply) => return reply,
     };
     let Some(level) = level else {
         return invalid_params(request.id, LEVELS);
@@ -36,7 +34,5 @@ pub(super) fn set_level(server: &Server, caller: Caller<'_>, request: &Request<'
             .streams
             .record_event(DurableEvent::Level { session, level });
     }
-    let mut out = begin(request.id, 16);
-    out.extend_from_slice(br#","result":{}}"#);
-    Reply::document(out)
+    Reply::constant(request.id, br#","result":{}}"#)
 }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::content::push_block;
-use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
-use super::execute::Call;
+use super::errors::{
+    causes, forbidden, internal_error, invalid_params, protocol_error, stopped, without_position,
+};
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
+use super::results::push_block;
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, check_scopes, missing_name};
@@ -20,7 +22,7 @@ use crate::catalog::{
 };
 use crate::net::ShareKey;
 use crate::protocol::message;
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, Role, push_string};
+use crate::protocol::{ErrorCode, Method, Revision, Role, push_string};
 
 /// Handles `prompts/get`.
 pub(super) fn get(
@@ -79,7 +81,7 @@ pub(super) fn get(
     let call = Call {
         context: &context,
         options,
-        limits: None,
+        permits: PermitsNeeded::Common,
         start: |context| entry.prompt.get(context, arguments),
     };
     Ok(server
@@ -115,7 +117,7 @@ impl PromptResponder {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
                 let message = format!("the prompt did not respond within {limit_s} s");
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(prompt = %self.name, "a prompt panicked; its request failed");
@@ -196,15 +198,9 @@ fn read_arguments(
     Ok(arguments)
 }
 
-/// Error message without the position, which refers to a part of the request only.
-pub(super) fn without_position(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
-}
-
 pub(super) fn unknown_prompt(id: &str, name: &str) -> Reply {
     let message = format!("Unknown prompt: {}", truncated(name));
-    Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+    Reply::fail(id, ErrorCode::InvalidParams, message)
 }
 
 pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> Reply {
@@ -226,7 +222,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
                 "a prompt failed"
             );
             let message = error.message().to_owned();
-            Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+            Reply::fail(id, ErrorCode::Internal, message)
         }
         // `Internal`, and kinds that are added later.
         _ => {

@@ -145,7 +145,7 @@ impl Server {
                 let message = format!(
                     "{name} made other requests to the client when it was called again, so the call cannot be continued"
                 );
-                Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(id, ErrorCode::Internal, message)
             }
             Suspension::Failed(ReplayError::JournalUnavailable(error)) => {
                 tracing::error!(%name, %error, "tool replay failed: the stored journal cannot be read");
@@ -337,7 +337,7 @@ fn journal_too_large(id: &str) -> Reply {
         JOURNAL_MAX_BYTES / 1024,
         STORED_MAX_BYTES / 1024
     );
-    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+    Reply::fail(id, ErrorCode::Internal, message)
 }
 
 /// Size of one entry of a stored journal, in bytes.

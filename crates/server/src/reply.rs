@@ -289,6 +289,13 @@ impl Reply {
         Self::document(body)
     }
 
+    /// Creates a response whose result is a JSON object as text.
+    pub fn result(id: &str, result: impl std::fmt::Display) -> Self {
+        let mut body = begin(id, 512);
+        body.extend_from_slice(format!(r#","result":{result}}}"#).as_bytes());
+        Self::document(body)
+    }
+
     /// Creates an error response to a valid request.
     pub fn error(id: &str, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
@@ -313,6 +320,15 @@ impl Reply {
     #[cold]
     pub fn limited(id: Option<&str>, refused: LimitExceeded) -> Self {
         Self::refused(RejectReason::Limited(refused), id, &limited(refused))
+    }
+
+    /// Shorthand for [`error`](Self::error).
+    pub fn fail(
+        id: &str,
+        code: ErrorCode,
+        message: impl Into<std::borrow::Cow<'static, str>>,
+    ) -> Self {
+        Self::error(id, &ErrorObject::new(code, message))
     }
 
     /// Shorthand for [`refused`](Self::refused).

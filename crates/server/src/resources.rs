@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::content::push_contents;
 use super::errors::{causes, forbidden, internal_error, protocol_error, stopped};
-use super::execute::Call;
+use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
 use super::resource_cache::{CacheKey, CacheableRead};
+use super::results::push_contents;
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, check_scopes, missing_name};
@@ -90,7 +90,7 @@ pub(super) fn read(
     let call = Call {
         context: &context,
         options,
-        limits: None,
+        permits: PermitsNeeded::Common,
         start: |context| found.read(context, &uri),
     };
     Ok(server
@@ -159,7 +159,7 @@ impl ReadResponder {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
                 let message = format!("the resource did not respond within {limit_s} s");
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             CallOutcome::Panicked => {
                 tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its request failed");
@@ -194,7 +194,7 @@ impl ReadResponder {
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();
-                Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&self.id, ErrorCode::Internal, message)
             }
             // `Internal`, and kinds that are added later.
             _ => {

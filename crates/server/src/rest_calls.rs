@@ -26,113 +26,117 @@ use crate::telemetry::{RequestOrigin, RequestScope};
 /// Placeholder for the JSON-RPC id.
 const ID: &str = "0";
 
-/// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call`
-/// of the newest revision.
-pub(crate) fn call_tool(
-    server: &Arc<Server>,
-    cx: &mut Context<'_>,
-    (worker, seen): (&WorkerState, RequestOrigin<'_>),
-    principal: &Arc<Principal>,
-    (headers, extensions): (&mut HeaderMap, Option<&Arc<Extensions>>),
-    name: &str,
-    body: &Bytes,
-) -> MaybeReady {
-    let (arguments, arguments_repeat) = match object(body, server.bounds) {
-        Ok(Some(object)) => object,
-        Ok(None) => {
-            return MaybeReady::Ready(malformed("the body is a JSON object: the tool's arguments"));
-        }
-        Err(problem) => {
-            return MaybeReady::Ready(malformed_message(&server.limits.hits, &problem));
-        }
-    };
-    let name = json!(name).to_string();
-    let request = Request {
-        id: ID,
-        method: Cow::Borrowed(Method::ToolsCall.as_str()),
-        params: Params {
-            name: Some(&name),
-            arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
-            arguments_repeat,
-            ..Params::default()
-        },
-    };
-    let headers = Headers {
-        mcp: None,
-        all: headers,
-        extensions,
-    };
-    let seen = RequestOrigin {
-        headers: Some(headers.all),
-        ..seen
-    };
-    let watch = instrument::observe(server, worker.cells(), principal, seen, &request);
-    let address = seen.peer.map(|peer| peer.address);
-    let caller = rest_caller(server, principal, address, watch.as_ref());
-    let request_context = RequestContext {
-        caller,
-        headers: Some(headers),
-        body: body.into(),
-        request: &request,
-    };
-    let handled = dispatch::dispatch(server, cx, Method::ToolsCall, request_context);
-    instrument::observed(server, watch, &request, handled)
-}
-
-/// Returns one page of the tools, as a response to `tools/list` of the newest revision. `by` is `None` if the page is not
-/// a request of its own, which metrics and audit log would count.
-pub(crate) fn list_tools(
-    server: &Arc<Server>,
-    cx: &mut Context<'_>,
-    by: Option<(&WorkerState, RequestOrigin<'_>)>,
-    principal: &Arc<Principal>,
-    cursor: Option<&str>,
-) -> MaybeReady {
-    let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
-    let request = Request {
-        id: ID,
-        method: Cow::Borrowed(Method::ToolsList.as_str()),
-        params: Params {
-            object: params.as_deref(),
-            ..Params::default()
-        },
-    };
-    let body = Bytes::new();
-    let watch = by.and_then(|(worker, seen)| {
-        instrument::observe(server, worker.cells(), principal, seen, &request)
-    });
-    let address = by.and_then(|(_, seen)| Some(seen.peer?.address));
-    let request_context = RequestContext {
-        caller: rest_caller(server, principal, address, watch.as_ref()),
-        headers: None,
-        body: (&body).into(),
-        request: &request,
-    };
-    let handled = dispatch::dispatch(server, cx, Method::ToolsList, request_context);
-    instrument::observed(server, watch, &request, handled)
-}
-
-/// Server information for REST clients.
-pub(crate) fn info(server: &Server) -> Value {
-    let snapshot = server.snapshots.load();
-    let mut info = snapshot.server_info.clone();
-    info["longshore"] = env!("CARGO_PKG_VERSION").into();
-    info["protocolVersions"] = supported_versions().into();
-    info["capabilities"] = snapshot.capabilities.clone();
-    if let Some(instructions) = &snapshot.instructions {
-        info["instructions"] = instructions.as_str().into();
+impl Server {
+    /// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call`
+    /// of the newest revision.
+    pub fn call_tool_rest(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        (worker, seen): (&WorkerState, RequestOrigin<'_>),
+        principal: &Arc<Principal>,
+        (headers, extensions): (&mut HeaderMap, Option<&Arc<Extensions>>),
+        name: &str,
+        body: &Bytes,
+    ) -> MaybeReady {
+        let (arguments, arguments_repeat) = match object(body, self.bounds) {
+            Ok(Some(object)) => object,
+            Ok(None) => {
+                return MaybeReady::Ready(malformed(
+                    "the body is a JSON object: the tool's arguments",
+                ));
+            }
+            Err(problem) => {
+                return MaybeReady::Ready(malformed_message(&self.limits.hits, &problem));
+            }
+        };
+        let name = json!(name).to_string();
+        let request = Request {
+            id: ID,
+            method: Cow::Borrowed(Method::ToolsCall.as_str()),
+            params: Params {
+                name: Some(&name),
+                arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
+                arguments_repeat,
+                ..Params::default()
+            },
+        };
+        let headers = Headers {
+            mcp: None,
+            all: headers,
+            extensions,
+        };
+        let seen = RequestOrigin {
+            headers: Some(headers.all),
+            ..seen
+        };
+        let watch = instrument::observe(self, worker.cells(), principal, seen, &request);
+        let address = seen.peer.map(|peer| peer.address);
+        let caller = rest_caller(self, principal, address, watch.as_ref());
+        let request_context = RequestContext {
+            caller,
+            headers: Some(headers),
+            body: body.into(),
+            request: &request,
+        };
+        let handled = dispatch::dispatch(self, cx, Method::ToolsCall, request_context);
+        instrument::observed(self, watch, &request, handled)
     }
-    info
-}
 
-/// Name and version of the server and of the runtime.
-pub(crate) fn version(server: &Server) -> Value {
-    let info = &server.snapshots.load().server_info;
-    json!({
-        "name": info["name"],
-        "version": info["version"],
-        "longshore": env!("CARGO_PKG_VERSION"),
-    })
+    /// Returns one page of the tools, as a response to `tools/list` of the newest revision. `by` is `None` if the page is not
+    /// a request of its own, which metrics and audit log would count.
+    pub fn list_tools_rest(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        by: Option<(&WorkerState, RequestOrigin<'_>)>,
+        principal: &Arc<Principal>,
+        cursor: Option<&str>,
+    ) -> MaybeReady {
+        let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
+        let request = Request {
+            id: ID,
+            method: Cow::Borrowed(Method::ToolsList.as_str()),
+            params: Params {
+                object: params.as_deref(),
+                ..Params::default()
+            },
+        };
+        let body = Bytes::new();
+        let watch = by.and_then(|(worker, seen)| {
+            instrument::observe(self, worker.cells(), principal, seen, &request)
+        });
+        let address = by.and_then(|(_, seen)| Some(seen.peer?.address));
+        let request_context = RequestContext {
+            caller: rest_caller(self, principal, address, watch.as_ref()),
+            headers: None,
+            body: (&body).into(),
+            request: &request,
+        };
+        let handled = dispatch::dispatch(self, cx, Method::ToolsList, request_context);
+        instrument::observed(self, watch, &request, handled)
+    }
+
+    /// Server information for REST clients.
+    pub fn info(&self) -> Value {
+        let snapshot = self.snapshots.load();
+        let mut info = snapshot.server_info.clone();
+        info["longshore"] = env!("CARGO_PKG_VERSION").into();
+        info["protocolVersions"] = supported_versions().into();
+        info["capabilities"] = snapshot.capabilities.clone();
+        if let Some(instructions) = &snapshot.instructions {
+            info["instructions"] = instructions.as_str().into();
+        }
+        info
+    }
+
+    /// Name and version of the server and of the runtime.
+    pub fn version(&self) -> Value {
+        let info = &self.snapshots.load().server_info;
+        json!({
+            "name": info["name"],
+            "version": info["version"],
+            "longshore": env!("CARGO_PKG_VERSION"),
+        })
+    }
 }
 
 fn rest_caller<'a>(

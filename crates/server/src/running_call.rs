@@ -161,21 +161,6 @@ fn with_journal<T: 'static>(call: BoxedCall<T>, context: &Arc<CallContext>) -> B
     })
 }
 
-/// Creates the future of a call that has to wait for a concurrency permit.
-///
-/// # Errors
-///
-/// The pending call, unless creating it panicked.
-pub(crate) fn start_unpolled<T: 'static>(
-    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
-    context: &Arc<CallContext>,
-) -> Result<CallProgress<T>, CatchUnwind<T>> {
-    match prepare(start, context) {
-        Some(call) => Err(call),
-        None => Ok(CallProgress::Done(CallOutcome::Panicked)),
-    }
-}
-
 /// Replaces the outcome with the recorded replay error, if any, and closes pending client requests.
 #[inline]
 pub(super) fn finish_replay<T>(

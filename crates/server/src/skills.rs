@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::errors::invalid_params;
+use super::errors::{invalid_params, read_params};
 use super::lists;
-use super::lists::{UNKNOWN_CURSOR, begin_list};
+use super::lists::{ListParams, UNKNOWN_CURSOR, begin_list};
 use super::parts::Server;
-use super::prompts::without_position;
 use super::reply::{Reply, begin};
 use super::request_context::Caller;
 use super::target::check_scopes;
@@ -26,18 +25,12 @@ struct OfUri<'a> {
 }
 
 pub(super) fn list(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-    #[derive(Deserialize)]
-    struct ListParams<'a> {
-        #[serde(borrow)]
-        cursor: Option<Cow<'a, str>>,
-    }
     let snapshot = server.snapshots.load();
     let table = &snapshot.catalog.skills;
     if let Some(view) = &snapshot.policy_view {
-        let params = request.params.object.unwrap_or("{}");
-        let ListParams { cursor } = match serde_json::from_str(params) {
+        let ListParams { cursor } = match read_params(request) {
             Ok(params) => params,
-            Err(e) => return invalid_params(request.id, &without_position(&e)),
+            Err(reply) => return reply,
         };
         let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
         let frame = snapshot.frame(
@@ -118,10 +111,9 @@ fn result_for_uri<'a>(
     member: &str,
     find: impl FnOnce(&str) -> Result<Option<Cow<'a, str>>, Reply>,
 ) -> Reply {
-    let params = request.params.object.unwrap_or("{}");
-    let of = match serde_json::from_str::<OfUri<'_>>(params) {
+    let of: OfUri<'_> = match read_params(request) {
         Ok(of) => of,
-        Err(e) => return invalid_params(request.id, &without_position(&e)),
+        Err(reply) => return reply,
     };
     if of.cursor.is_some() {
         return invalid_params(

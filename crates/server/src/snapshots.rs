@@ -6,10 +6,14 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::sync::Notify;
 
 use super::observability::CatalogMetrics;
+use super::quota::{Quota, QuotaPlace};
 use super::snapshot::{ListChanges, Snapshot};
-use super::waiters::{WaiterSlot, Waiters};
 use crate::net::ShareKey;
 use crate::telemetry::Metrics;
+
+/// Maximum number of requests that wait for a source, in total and for one caller.
+const WAITERS_MAX: usize = 256;
+const WAITERS_OF_ONE: usize = 64;
 
 /// The current snapshot of a server.
 pub(super) struct Snapshots {
@@ -17,7 +21,7 @@ pub(super) struct Snapshots {
     /// Notified after a new snapshot is installed.
     installed: Notify,
     /// Requests that wait for a source to finish starting.
-    waiters: Arc<Waiters>,
+    waiters: Arc<Quota>,
     metrics: CatalogMetrics,
 }
 
@@ -33,7 +37,7 @@ impl Snapshots {
         Self {
             current: ArcSwap::new(snapshot),
             installed: Notify::new(),
-            waiters: Arc::default(),
+            waiters: Quota::new(WAITERS_MAX, WAITERS_OF_ONE),
             metrics: catalog_metrics,
         }
     }
@@ -71,7 +75,7 @@ impl Snapshots {
     }
 
     /// Registers a waiting request. Returns `None` if too many wait.
-    pub(super) fn enter_queue(&self, key: ShareKey) -> Option<WaiterSlot> {
-        Waiters::enter(&self.waiters, key)
+    pub(super) fn enter_queue(&self, key: ShareKey) -> Option<QuotaPlace> {
+        self.waiters.take(key).ok()
     }
 }

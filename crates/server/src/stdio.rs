@@ -25,24 +25,39 @@ use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{RequestOrigin, RequestScope};
 
-/// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
-/// registers with `cx`.
-pub(crate) fn handle(
-    server: &Arc<Server>,
-    cx: &mut Context<'_>,
-    (worker, seen): (&WorkerState, RequestOrigin<'_>),
-    peer: &StdioPeer,
-    principal: &Arc<Principal>,
-    body: &Bytes,
-) -> MaybeReady {
-    let payload = match Payload::within(body, server.bounds) {
-        Err(problem) if problem.is_unread() => {
-            return MaybeReady::Ready(unread_message(server, body, problem));
+impl Server {
+    /// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
+    /// registers with `cx`.
+    pub fn handle_stdio(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        (worker, seen): (&WorkerState, RequestOrigin<'_>),
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+        body: &Bytes,
+    ) -> MaybeReady {
+        let payload = match Payload::within(body, self.bounds) {
+            Err(problem) if problem.is_unread() => {
+                return MaybeReady::Ready(unread_message(self, body, problem));
+            }
+            payload => payload,
+        };
+        let message = (body, payload);
+        handle_payload(self, cx, (worker, seen), peer, principal, message)
+    }
+
+    /// The stream of notifications of a session. Returns it once, as soon as there is a session.
+    pub fn stdio_notifications(
+        self: &Arc<Self>,
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+    ) -> Option<Box<dyn EventSource>> {
+        let session = peer.session()?;
+        if peer.listens.swap(true, Ordering::Relaxed) {
+            return None;
         }
-        payload => payload,
-    };
-    let message = (body, payload);
-    handle_payload(server, cx, (worker, seen), peer, principal, message)
+        streams::session_notifications(self, &session, principal)
+    }
 }
 
 /// Error for a message that could not be read to its end. It has the id of its request, if that can be found: without one, the
@@ -107,14 +122,7 @@ pub(crate) fn handle_payload(
                     || server.config.batch == BatchPolicy::Auto
                         && session.revision.has_batches() =>
             {
-                let caller = stdio_caller(
-                    server,
-                    Channel::Stdio,
-                    worker,
-                    Some(&session),
-                    principal,
-                    None,
-                );
+                let caller = stdio_caller(server, worker, Some(&session), principal, None);
                 return batch::handle(server, cx, (worker, seen), caller, None, body, &elements);
             }
             _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
@@ -148,19 +156,6 @@ fn handle_malformed_response(
     }
 }
 
-/// The stream of notifications of a session. Returns it once, as soon as there is a session.
-pub(crate) fn notifications(
-    server: &Arc<Server>,
-    peer: &StdioPeer,
-    principal: &Arc<Principal>,
-) -> Option<Box<dyn EventSource>> {
-    let session = peer.session()?;
-    if peer.listens.swap(true, Ordering::Relaxed) {
-        return None;
-    }
-    streams::session_notifications(server, &session, principal)
-}
-
 fn handle_request(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
@@ -187,21 +182,14 @@ fn handle_request(
             let version = message::string(version).unwrap_or_default();
             return MaybeReady::Ready(not_on_this_transport(request.id, &version));
         }
-        let caller = stdio_caller(server, Channel::Stdio, worker, None, principal, watch);
+        let caller = stdio_caller(server, worker, None, principal, watch);
         return dispatch::stateless_request(server, cx, of(caller));
     }
     let method = Method::parse(&request.method);
     if method != Some(Method::Initialize)
         && let Some(session) = peer.session()
     {
-        let caller = stdio_caller(
-            server,
-            Channel::Stdio,
-            worker,
-            Some(&session),
-            principal,
-            watch,
-        );
+        let caller = stdio_caller(server, worker, Some(&session), principal, watch);
         return dispatch::session_request(server, cx, of(caller));
     }
     MaybeReady::Ready(match method {
@@ -215,19 +203,16 @@ fn handle_request(
             Err(reply) => reply,
         },
         Some(Method::Ping) => Reply::constant(request.id, br#","result":{}}"#),
-        _ => Reply::error(
+        _ => Reply::fail(
             request.id,
-            &ErrorObject::new(
-                ErrorCode::InvalidRequest,
-                "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
-            ),
+            ErrorCode::InvalidRequest,
+            "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
         ),
     })
 }
 
 fn stdio_caller<'a>(
     server: &Server,
-    channel: Channel,
     worker: &WorkerState,
     session: Option<&'a Session>,
     principal: &'a Arc<Principal>,
@@ -239,7 +224,7 @@ fn stdio_caller<'a>(
         now: worker.now(),
         watch,
     };
-    Caller::new(channel, origin, session, server.caller_defaults)
+    Caller::new(Channel::Stdio, origin, session, server.caller_defaults)
 }
 
 /// VER-02: this transport serves only revisions with sessions.

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::errors::invalid_params;
 use super::reply::Reply;
 use super::request_context::Caller;
+use super::results::{error_result, success};
 use super::search::{CALL, CallArguments, DESCRIBE, RESULTS_MAX, SEARCH, Search};
 use super::snapshot::Snapshot;
-use super::text::truncated;
-use super::tool_result::{error_result, success};
+use super::text::{shortened, truncated};
 use crate::auth::{ItemKind, Principal};
 use crate::catalog::{Output, shown_tool};
 use crate::protocol::message;
@@ -126,7 +126,7 @@ fn run_search(
                 reported["title"] = title.clone().into();
             }
             if let Some(text) = &definition.description {
-                reported["description"] = summary(text).into();
+                reported["description"] = shortened(text, SUMMARY_MAX).into();
             }
             reported
         })
@@ -156,12 +156,4 @@ struct SearchArguments {
 #[serde(deny_unknown_fields)]
 struct DescribeArguments {
     name: String,
-}
-
-/// Start of a description.
-fn summary(text: &str) -> String {
-    if text.len() <= SUMMARY_MAX {
-        return text.to_owned();
-    }
-    format!("{}...", longshore_protocol::prefix(text, SUMMARY_MAX))
 }

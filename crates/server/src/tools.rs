@@ -1,27 +1,31 @@
-//! Handler of `tools/call`.
+//! Handler of `tools/call`, and its responses.
 
 use std::sync::Arc;
 use std::task::Context;
 
-use super::errors::invalid_params;
-use super::execute::Call;
+use super::config::ValidationErrors;
+use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
+use super::execute::{Call, PermitsNeeded, Respond};
 use super::parts::Server;
+use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, RejectReason, Reply};
 use super::request_context::{Caller, RequestContext};
-use super::running_call;
-use super::running_call::{CallOptions, CallOutcome, OnDisconnect};
+use super::results::{add_object, error_result, large_success, success};
+use super::running_call::{CallOptions, CallOutcome};
 use super::snapshot::Snapshot;
 use super::target::{check_named, check_scopes, missing_name};
-use super::tasks::TaskCall;
 use super::text::truncated;
-use super::tool_response::{ResultOwner, ResultWriter};
 use super::tool_search::{ResolvedCall, resolve_call};
-use super::{audit_record, context_pool, stateless, tasks};
+use super::{context_pool, stateless, tasks};
 use crate::auth::ItemKind;
-use crate::catalog::{Arguments, CallContext, CatalogTool, InvalidArguments, TaskSupport};
-use crate::limit::ToolLimits;
-use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::catalog::{
+    Arguments, CallContext, CatalogTool, InvalidArguments, Output, OutputProblem, TaskSupport,
+    ToolError, ToolErrorKind,
+};
+use crate::limit::{LARGE_BYTES, ToolLimits};
+use crate::net::ShareKey;
+use crate::protocol::message;
+use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 
 /// Handles `tools/call`. In the stateless lifecycle the headers must agree with the body.
 #[inline]
@@ -33,33 +37,28 @@ pub(super) fn call(
     let (caller, request) = (request_context.caller, request_context.request);
     let snapshot = server.snapshots.load();
     let mut prepared = prepare_call(server, &snapshot, request_context.reborrow())?;
-    let support = prepared.entry.tool.definition().task;
+    let support = prepared.writer.entry.tool.definition().task;
     if support != TaskSupport::Forbidden || request.params.rare.is_some() {
-        match call_as_task(server, &snapshot, caller, request, prepared) {
+        match tasks::call_as_task(server, caller, request, prepared) {
             Ok(ordinary) => prepared = ordinary,
             Err(response) => return Ok(response),
         }
     }
     let PreparedCall {
-        entry,
+        mut writer,
         arguments,
         context,
         options,
         limits,
     } = prepared;
-    let writer = ResultWriter {
-        snapshot: &snapshot,
-        entry,
-        id: request.id,
-        revision: caller.revision,
-        parses_text: caller.parses_text,
-        server,
-        share: Some(context.share),
-    };
+    writer.share = Some(context.share);
+    let entry = writer.entry;
     let call = Call {
         context: &context,
         options,
-        limits: limits.as_deref(),
+        permits: limits
+            .as_deref()
+            .map_or(PermitsNeeded::Common, PermitsNeeded::OfTool),
         start: |context| entry.tool.call(context, arguments),
     };
     let response = server.calls.execute(cx, call, writer);
@@ -67,98 +66,12 @@ pub(super) fn call(
     Ok(response)
 }
 
-/// Runs a call as a task, if the client or the tool asks for that.
-///
-/// # Errors
-///
-/// The response, if the call became a task or failed.
-#[cold]
-fn call_as_task<'g>(
-    server: &Arc<Server>,
-    snapshot: &Arc<Snapshot>,
-    caller: Caller<'_>,
-    request: &Request<'_>,
-    started: PreparedCall<'g>,
-) -> Result<PreparedCall<'g>, MaybeReady> {
-    let definition = started.entry.tool.definition();
-    let (support, context) = (definition.task, &started.context);
-    let options = tasks::task_options(
-        server,
-        caller,
-        support,
-        context,
-        request,
-        started.options.timeout,
-    )
-    .map_err(MaybeReady::Ready)?;
-    let Some(options) = options else {
-        return Ok(started);
-    };
-    let conclusion = ResultOwner {
-        name: definition.name().to_owned(),
-        id: request.id.to_owned(),
-        revision: caller.revision,
-        parses_text: caller.parses_text,
-        server: Arc::clone(server),
-        snapshot: Arc::clone(snapshot),
-        // The result of a task is stored, not sent.
-        share: None,
-    };
-    let PreparedCall {
-        entry,
-        arguments,
-        mut context,
-        options: on_its_own,
-        limits,
-        ..
-    } = started;
-    if !definition.deferred_task
-        && let Some(context) = Arc::get_mut(&mut context)
-    {
-        context.timeout = Some(options.lifetime());
-    }
-    let audited =
-        audit_record::audit_task(server, caller, &conclusion.name, definition.deferred_task)
-            .map_err(|_| MaybeReady::Ready(audit_record::audit_unavailable(request.id)))?;
-    let start = |context| entry.tool.call(context, arguments);
-    let Some(call) = running_call::prepare(start, &context) else {
-        return Err(conclusion.writer(|writer| writer.conclude(CallOutcome::Panicked)));
-    };
-    let task = TaskCall {
-        audited,
-        call,
-        tool: conclusion.name.clone(),
-        scopes: definition.scopes.clone(),
-        later: definition.deferred_task,
-        stream_after: on_its_own.stream_after,
-        runs_on: on_its_own.on_disconnect == OnDisconnect::RunOn,
-        context,
-        options,
-    };
-    let turn = server
-        .limits
-        .turn(caller.principal, caller.address, limits.as_deref());
-    Err(tasks::begin_task(
-        server,
-        request.id,
-        task,
-        turn,
-        move |id, outcome| {
-            let conclusion = ResultOwner {
-                id: id.to_owned(),
-                ..conclusion
-            };
-            conclusion.writer(|writer| writer.conclude(outcome))
-        },
-    ))
-}
-
 /// Validates a call, up to the point where the tool can run.
 #[inline]
 fn prepare_call<'g>(
     server: &'g Arc<Server>,
     snapshot: &'g Arc<Snapshot>,
-    request_context: RequestContext<'_>,
+    request_context: RequestContext<'g>,
 ) -> Result<PreparedCall<'g>, HandlerError> {
     let RequestContext {
         caller, request, ..
@@ -185,18 +98,16 @@ fn prepare_call<'g>(
     }
     let name = resolved.name;
     let entry = permitted_tool(snapshot, caller, request.id, &name)?;
-    let refused = |invalid: InvalidArguments| {
-        let writer = ResultWriter {
-            snapshot,
-            entry,
-            id: request.id,
-            revision: caller.revision,
-            parses_text: caller.parses_text,
-            server,
-            share: None,
-        };
-        writer.failure(&invalid.into())
+    let writer = ResultWriter {
+        snapshot,
+        entry,
+        id: request.id,
+        revision: caller.revision,
+        parses_text: caller.parses_text,
+        server,
+        share: None,
     };
+    let refused = |invalid: InvalidArguments| writer.failure(&invalid.into());
     // Parsers disagree on which of two members with one name counts, so the call is rejected before any of them
     // reads it.
     if let Some(path) = request.params.repeated_argument(resolved.arguments) {
@@ -233,11 +144,11 @@ fn prepare_call<'g>(
         .options(caller, entry.tool.definition().timeout);
     let timeout = options.timeout;
     Ok(PreparedCall {
-        entry,
         arguments,
         options,
         context: caller.context(request_context.headers, request, log_level, replay, timeout),
         limits,
+        writer,
     })
 }
 
@@ -271,13 +182,14 @@ fn permitted_tool<'g>(
 }
 
 /// A validated call, ready to run.
-struct PreparedCall<'g> {
-    entry: &'g CatalogTool,
-    arguments: Arguments,
-    options: CallOptions,
-    context: Arc<CallContext>,
+pub(super) struct PreparedCall<'g> {
+    pub(super) arguments: Arguments,
+    pub(super) options: CallOptions,
+    pub(super) context: Arc<CallContext>,
     /// Limits of the tool; `None` if it has none.
-    limits: Option<Arc<ToolLimits>>,
+    pub(super) limits: Option<Arc<ToolLimits>>,
+    /// Writer of the result, which is not sent yet.
+    pub(super) writer: ResultWriter<'g>,
 }
 
 fn unknown_tool(
@@ -297,4 +209,241 @@ fn unknown_tool(
     let error = ErrorObject::new(ErrorCode::InvalidParams, message);
     let reply = Reply::refused(RejectReason::Tool, Some(id), &error);
     HandlerError::UnknownItem(reply, Arc::clone(snapshot))
+}
+
+/// Outcome of a call of a tool.
+pub(super) type ToolOutcome = CallOutcome<Result<Output, ToolError>>;
+
+/// Writes the result of a call for the caller's revision (TOOL-10).
+pub(super) struct ResultWriter<'a> {
+    snapshot: &'a Arc<Snapshot>,
+    pub(super) entry: &'a CatalogTool,
+    id: &'a str,
+    revision: Revision,
+    parses_text: bool,
+    server: &'a Arc<Server>,
+    /// Share that the response memory is charged to; `None` if the result is not sent.
+    share: Option<ShareKey>,
+}
+
+impl Respond<Result<Output, ToolError>> for ResultWriter<'_> {
+    type Owned = ResultOwner;
+
+    #[inline]
+    fn respond(self, outcome: ToolOutcome) -> MaybeReady {
+        MaybeReady::Ready(match outcome {
+            CallOutcome::Done(Ok(output)) => match self.entry.check_output(&output) {
+                Ok(()) => self.success(output),
+                Err(problem) => self.bad_output(&problem),
+            },
+            CallOutcome::Done(Err(error)) => self.failure(&error),
+            CallOutcome::TimedOut(limit) => {
+                let message = format!("the tool did not respond within {} s", limit.as_secs_f64());
+                tracing::warn!(
+                    tool = self.name(),
+                    limit_s = limit.as_secs_f64(),
+                    "a call ran out of time"
+                );
+                self.error_result(&message)
+                    .with_reason(RejectReason::TimedOut)
+            }
+            CallOutcome::Panicked => {
+                tracing::error!(tool = self.name(), "a tool panicked; its call failed");
+                internal_error(self.id)
+            }
+            CallOutcome::Cancelled => Reply::Cancelled,
+            CallOutcome::Stopped => stopped(self.id),
+            CallOutcome::Suspended(suspended) => {
+                return self
+                    .server
+                    .suspended(self.id, self.name(), self.snapshot, *suspended);
+            }
+        })
+    }
+
+    fn into_owned(self) -> ResultOwner {
+        ResultOwner {
+            name: self.name().to_owned(),
+            id: self.id.to_owned(),
+            revision: self.revision,
+            parses_text: self.parses_text,
+            server: Arc::clone(self.server),
+            snapshot: Arc::clone(self.snapshot),
+            share: self.share,
+        }
+    }
+}
+
+/// Owned data of a call, for a response that is written after the request is gone.
+pub(super) struct ResultOwner {
+    snapshot: Arc<Snapshot>,
+    pub(super) name: String,
+    pub(super) id: String,
+    revision: Revision,
+    parses_text: bool,
+    server: Arc<Server>,
+    share: Option<ShareKey>,
+}
+
+impl Respond<Result<Output, ToolError>> for ResultOwner {
+    type Owned = Self;
+
+    fn respond(self, outcome: ToolOutcome) -> MaybeReady {
+        let Some(entry) = self.snapshot.catalog.tool(&self.name) else {
+            return MaybeReady::Ready(internal_error(&self.id));
+        };
+        let writer = ResultWriter {
+            snapshot: &self.snapshot,
+            entry,
+            id: &self.id,
+            revision: self.revision,
+            parses_text: self.parses_text,
+            server: &self.server,
+            share: self.share,
+        };
+        writer.respond(outcome)
+    }
+
+    fn into_owned(self) -> Self {
+        self
+    }
+}
+
+/// Replaces the message of an error that was not written for the model.
+const MASKED: &str = "the tool failed; the reason is in the server's log";
+
+impl ResultWriter<'_> {
+    fn name(&self) -> &str {
+        self.entry.tool.definition().name()
+    }
+
+    /// Response to a call whose result does not match the output schema.
+    #[cold]
+    fn bad_output(&self, problem: &OutputProblem) -> Reply {
+        match problem {
+            OutputProblem::NotFinite(path) => {
+                let place = match path.is_empty() {
+                    true => String::new(),
+                    false => format!(" at `{path}`"),
+                };
+                let message = format!(
+                    "the result has a number{place} that is NaN or infinite, which JSON cannot represent"
+                );
+                tracing::warn!(
+                    tool = self.name(),
+                    "{message}; return an Option<f64> where there may be none"
+                );
+                self.error_result(&message)
+            }
+            OutputProblem::Misfit(problem) => {
+                tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
+                internal_error(self.id)
+            }
+        }
+    }
+
+    fn success(&self, mut output: Output) -> Reply {
+        if self.parses_text {
+            add_object(&mut output);
+        }
+        let weight = output.weight();
+        if LARGE_BYTES <= weight
+            && let Some(share) = self.share
+        {
+            return self.large_success(output, weight, share);
+        }
+        let reply = success(self.snapshot, self.revision, self.id, &output);
+        match self.share {
+            Some(share) => reply.counted(&self.server.limits, share, self.id),
+            None => reply,
+        }
+    }
+
+    /// Reserves the memory of a large result before it is serialized, so that it is counted once.
+    #[cold]
+    fn large_success(&self, output: Output, weight: usize, share: ShareKey) -> Reply {
+        self.entry.has_large_results();
+        match self.server.limits.reserve_response(share, weight) {
+            Err(refused) => {
+                tracing::warn!(
+                    tool = self.name(),
+                    bytes = weight,
+                    setting = refused.limit.setting(),
+                    "a result was dropped: too many large responses wait to be read"
+                );
+                Reply::limited(Some(self.id), refused)
+            }
+            Ok(reservation) => {
+                large_success(self.snapshot, self.revision, self.id, output, reservation)
+            }
+        }
+    }
+
+    /// Response to a failed call: a result for the model, or a protocol error, depending on the kind and the
+    /// revision.
+    #[cold]
+    fn failure(&self, error: &ToolError) -> Reply {
+        let tool = self.name();
+        match error.kind() {
+            ToolErrorKind::Internal => {
+                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a tool is at fault");
+                internal_error(self.id)
+            }
+            ToolErrorKind::InvalidArguments => {
+                let message = format!("Invalid arguments for tool {tool}: {}", error.message());
+                if !self.shows_invalid_arguments() {
+                    let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+                    return Reply::refused(RejectReason::Arguments, Some(self.id), &error);
+                }
+                self.error_result(&message)
+                    .with_reason(RejectReason::Arguments)
+            }
+            ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
+                missing_capability(self.id, ability)
+            }
+            ToolErrorKind::UrlElicitationRequired => {
+                url_elicitation_required(self.id, error.source())
+            }
+            ToolErrorKind::Forbidden => {
+                tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
+                forbidden(self.id, error.message(), error.source())
+            }
+            ToolErrorKind::Protocol => {
+                tracing::debug!(%tool, source = causes(error.source()), "a call failed at another server");
+                match error.protocol_error() {
+                    Some(object)
+                        if object.code == ErrorCode::InvalidParams
+                            && self.shows_invalid_arguments() =>
+                    {
+                        self.error_result(&object.message)
+                    }
+                    object => protocol_error(self.id, object),
+                }
+            }
+            ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
+                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a call failed; its caller gets no details");
+                self.error_result(MASKED)
+            }
+            // `Failed`, `MissingCapability`, and kinds that are added later.
+            _ => {
+                if error.source().is_some() {
+                    tracing::debug!(%tool, source = causes(error.source()), "a call failed");
+                }
+                self.error_result(error.message())
+            }
+        }
+    }
+
+    /// Returns true if the model is to correct invalid arguments, so that their error is a result.
+    fn shows_invalid_arguments(&self) -> bool {
+        match self.server.config.validation_errors {
+            ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
+            ValidationErrors::Protocol => false,
+            ValidationErrors::Tool => true,
+        }
+    }
+
+    fn error_result(&self, message: &str) -> Reply {
+        error_result(self.snapshot, self.revision, self.id, message)
+    }
 }

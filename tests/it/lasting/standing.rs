@@ -335,13 +335,13 @@ fn lh_15_a_server_that_stops_has_its_clients_come_back() {
     });
     one.any_event().expect("an event");
     it.server.begin_to_stop();
-    for connection in [&mut one, &mut two] {
-        let last = connection.any_event().expect("an event");
-        let retry = last.retry.expect("a time");
-        assert!((500..=3000).contains(&retry), "{retry}");
-        assert_eq!((last.id, last.data), (None, None));
-        assert_eq!(connection.any_event(), None, "a proper end");
-    }
+    let last = one.any_event().expect("an event");
+    let retry = last.retry.expect("a time");
+    assert!((500..=3000).contains(&retry), "{retry}");
+    assert_eq!((last.id, last.data), (None, None));
+    assert_eq!(one.any_event(), None, "a proper end");
+    // The Go SDK 1.2 reads any event as a message, and closes its session for one without data.
+    assert_eq!(two.any_event(), None, "a proper end");
 }
 
 #[test]

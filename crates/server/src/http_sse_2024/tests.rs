@@ -44,7 +44,7 @@ impl Client {
             ..of(Catalog::new([tool]).expect("a good tool"))
         }));
         let principal = Arc::new(Principal::anonymous());
-        let stream = open(&server, &principal, None, "/messages");
+        let stream = server.open_sse_session(&principal, None, "/messages");
         let mut client = Self {
             worker: at(1_700_000_000),
             stream: Some(stream.unwrap_or_else(|reply| panic!("{reply:?}"))),
@@ -72,7 +72,8 @@ impl Client {
         let body = Bytes::from(message.to_string());
         let mut cx = Context::from_waker(Waker::noop());
         let by = (&self.worker, RequestOrigin::default());
-        match post(&self.server, &mut cx, by, &self.principal, &self.id, &body) {
+        let server = &self.server;
+        match server.post_sse_message(&mut cx, by, &self.principal, &self.id, &body) {
             Ok(task) => drop(tokio::spawn(task)),
             Err(reply) => match reply.reply().await {
                 Reply::Response(response) => return Err(response.refusal.expect("a reason")),

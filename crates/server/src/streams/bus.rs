@@ -126,15 +126,7 @@ pub(super) struct PendingEvent {
 }
 
 impl Outbox {
-    pub(super) fn push(&self, message: BusMessage) {
-        self.put(OutboxItem::Message(message));
-    }
-
-    pub(super) fn forget(&self, session: Arc<str>) {
-        self.put(OutboxItem::Forget(session));
-    }
-
-    fn put(&self, out: OutboxItem) {
+    pub(super) fn put(&self, out: OutboxItem) {
         let mut waiting = self.waiting.lock();
         waiting.push_back(out);
         make_room(&mut waiting);
@@ -200,7 +192,7 @@ impl Streams {
     /// Sends a message to all other replicas.
     pub(crate) fn broadcast(&self, message: BusMessage) {
         if self.is_shared {
-            self.outbox.push(message);
+            self.outbox.put(OutboxItem::Message(message));
         }
     }
 

@@ -55,64 +55,67 @@ struct ClusterState {
     load_at: Option<Instant>,
 }
 
-/// Delivers notifications and coordinates with other replicas, until it is dropped. It must run once.
-pub(crate) async fn run(server: &Arc<Server>) {
-    let mut cluster = ClusterState::default();
-    let mut alive = tokio::time::interval(HEARTBEAT_INTERVAL);
-    alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut credentials = tokio::time::interval(REVOCATION_CHECK);
-    credentials.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        if cluster.bus.is_none() && cluster.retry_at.is_none_or(|at| at <= Instant::now()) {
-            subscribe_to_bus(server, &mut cluster).await;
-        }
-        let retry_at = cluster.retry_at.unwrap_or_else(Instant::now);
-        let is_unsubscribed = cluster.bus.is_none();
-        let (flush_at, read_at, load_at) = (cluster.flush_at, cluster.read_at, cluster.load_at);
-        tokio::select! {
-            event = next(&mut cluster.bus) => match event {
-                SubscriptionEvent::Message(message) => handle_bus_message(server, &mut cluster, &message).await,
-                SubscriptionEvent::Missed => {
-                    server.streams.liveness.clear_missing();
-                    send_heartbeats(server, &mut alive).await;
+impl Server {
+    /// Delivers notifications and coordinates with other replicas, until it is dropped. It must run once.
+    pub async fn run_notifications(self: Arc<Self>) {
+        let server = &self;
+        let mut cluster = ClusterState::default();
+        let mut alive = tokio::time::interval(HEARTBEAT_INTERVAL);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut credentials = tokio::time::interval(REVOCATION_CHECK);
+        credentials.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if cluster.bus.is_none() && cluster.retry_at.is_none_or(|at| at <= Instant::now()) {
+                subscribe_to_bus(server, &mut cluster).await;
+            }
+            let retry_at = cluster.retry_at.unwrap_or_else(Instant::now);
+            let is_unsubscribed = cluster.bus.is_none();
+            let (flush_at, read_at, load_at) = (cluster.flush_at, cluster.read_at, cluster.load_at);
+            tokio::select! {
+                event = next(&mut cluster.bus) => match event {
+                    SubscriptionEvent::Message(message) => handle_bus_message(server, &mut cluster, &message).await,
+                    SubscriptionEvent::Missed => {
+                        server.streams.liveness.clear_missing();
+                        send_heartbeats(server, &mut alive).await;
+                        catch_up(server, &mut cluster).await;
+                        server.streams.recheck_tasks();
+                        server.streams.recheck_subscriptions();
+                    }
+                },
+                () = server.streams.outbox.changed.notified() => {
+                    flush_outbox(server, &mut cluster).await;
+                }
+                () = tokio::time::sleep_until(flush_at.unwrap_or(retry_at)), if flush_at.is_some() => {
+                    flush_outbox(server, &mut cluster).await;
+                }
+                () = tokio::time::sleep_until(read_at.unwrap_or(retry_at)), if read_at.is_some() => {
                     catch_up(server, &mut cluster).await;
-                    server.streams.recheck_tasks();
-                    server.streams.recheck_subscriptions();
                 }
-            },
-            () = server.streams.outbox.changed.notified() => {
-                flush_outbox(server, &mut cluster).await;
-            }
-            () = tokio::time::sleep_until(flush_at.unwrap_or(retry_at)), if flush_at.is_some() => {
-                flush_outbox(server, &mut cluster).await;
-            }
-            () = tokio::time::sleep_until(read_at.unwrap_or(retry_at)), if read_at.is_some() => {
-                catch_up(server, &mut cluster).await;
-            }
-            () = server.streams.stale.changed.notified() => {
-                cluster.load_at = load_subscriptions(server).await;
-            }
-            () = tokio::time::sleep_until(load_at.unwrap_or(retry_at)), if load_at.is_some() => {
-                cluster.load_at = load_subscriptions(server).await;
-            }
-            () = server.streams.announcer.news() => {
-                if publish_changes(server).await.is_err() {
-                    cluster.read_at = Some(Instant::now() + RETRY);
+                () = server.streams.stale.changed.notified() => {
+                    cluster.load_at = load_subscriptions(server).await;
                 }
-            }
-            () = tokio::time::sleep_until(retry_at), if is_unsubscribed => {}
-            _ = credentials.tick() => server.streams.close_revoked(),
-            _ = alive.tick() => {
-                send_heartbeats(server, &mut alive).await;
-                if server.streams.is_shared {
-                    let presence = server.replicas.own(&server.telemetry().life);
-                    let _ = publish(server, BusMessage::Present(presence)).await;
-                    server.streams.check_superseded();
+                () = tokio::time::sleep_until(load_at.unwrap_or(retry_at)), if load_at.is_some() => {
+                    cluster.load_at = load_subscriptions(server).await;
                 }
-                let looked = server.tasks.check_runners().await;
-                // A check that was not due says nothing about the state.
-                if !matches!(looked, Ok(false)) {
-                    server.streams.track_health(&looked);
+                () = server.streams.announcer.news() => {
+                    if publish_changes(server).await.is_err() {
+                        cluster.read_at = Some(Instant::now() + RETRY);
+                    }
+                }
+                () = tokio::time::sleep_until(retry_at), if is_unsubscribed => {}
+                _ = credentials.tick() => server.streams.close_revoked(),
+                _ = alive.tick() => {
+                    send_heartbeats(server, &mut alive).await;
+                    if server.streams.is_shared {
+                        let presence = server.replicas.own(&server.telemetry().life);
+                        let _ = publish(server, BusMessage::Present(presence)).await;
+                        server.streams.check_superseded();
+                    }
+                    let looked = server.tasks.check_runners().await;
+                    // A check that was not due says nothing about the state.
+                    if !matches!(looked, Ok(false)) {
+                        server.streams.track_health(&looked);
+                    }
                 }
             }
         }

@@ -34,8 +34,9 @@ pub struct StreamsConfig {
     pub subscriptions: usize,
     /// Maximum age of a long-lived stream, in seconds, randomised by a tenth. The client then opens a new one.
     pub max_age_seconds: u64,
-    /// Delay before a client should reopen a stream that was ended, in milliseconds. The default is that of the official
-    /// clients, and is named only at the end of a stream, since the Java SDK rejects a stream that names a delay.
+    /// Delay before a client of 2025-11-25 should reopen a stream that was ended, in milliseconds. The default is that of the
+    /// official clients, and is named only at the end of a stream, since the Java SDK rejects a stream that names a delay.
+    /// Clients of earlier revisions wait for their own delay.
     pub retry_ms: u32,
     /// Seconds after which the stream of a running call is ended, for clients of 2025-11-25, which resume it for the
     /// rest. 0 for never. Clients that cannot resume, such as mcp-go, the PHP SDK and rmcp 1, lose the result.

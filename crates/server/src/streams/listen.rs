@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::event::StreamEvent;
 use super::mailbox::{Filter, Owner};
 use super::notification_stream::{ListenContext, NotificationStream, StreamKind};
-use super::registration::{Registration, TooManyStreams};
+use super::registration::Registration;
 use super::subscriber::Subscriber;
 use crate::auth::Principal;
 use crate::catalog::RequestId;
@@ -304,19 +304,6 @@ impl Filter {
             resources: true,
             ..Self::default()
         }
-    }
-}
-
-impl TooManyStreams {
-    pub(super) fn reply(self, id: Option<&str>) -> Reply {
-        let Self { max, setting } = self;
-        let message = format!("Too many open streams: the maximum is {max}");
-        let error = ErrorObject::new(ErrorCode::Http(429), message);
-        Reply::refused(
-            RejectReason::TooManyStreams,
-            id,
-            &error.with_data(json!({ "setting": setting })),
-        )
     }
 }
 

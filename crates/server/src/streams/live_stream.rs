@@ -84,26 +84,21 @@ impl Streams {
 
     /// Applies a resumption of the stream on another replica.
     pub(super) fn call_followed_elsewhere(&self, session: &Arc<str>, stream: u64) {
-        let live = self
-            .live
-            .lock()
-            .get(&(Arc::clone(session), stream))
-            .cloned();
-        if let Some(live) = live {
+        if let Some(live) = self.live_call(session, stream) {
             live.followed_elsewhere();
         }
     }
 
     /// Wakes followers of a call that runs on another replica.
     pub(super) fn call_appended(&self, session: &Arc<str>, stream: u64) {
-        let live = self
-            .live
-            .lock()
-            .get(&(Arc::clone(session), stream))
-            .cloned();
-        if let Some(live) = live {
+        if let Some(live) = self.live_call(session, stream) {
             live.notify();
         }
+    }
+
+    fn live_call(&self, session: &Arc<str>, stream: u64) -> Option<Arc<LiveStream>> {
+        let key = (Arc::clone(session), stream);
+        self.live.lock().get(&key).cloned()
     }
 }
 

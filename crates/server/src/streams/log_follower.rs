@@ -32,6 +32,8 @@ pub(super) struct LogFollower {
     ready: VecDeque<(u64, Bytes)>,
     reading: BoxFuture<'static, Option<Vec<(u64, Bytes)>>>,
     first: Option<StreamEvent>,
+    /// True if the client supports events without data.
+    is_primed: bool,
     leaves_at: Instant,
     is_over: bool,
 }
@@ -86,6 +88,7 @@ impl LogFollower {
             mine,
             after,
             ready: VecDeque::new(),
+            is_primed: first.is_some(),
             first,
             leaves_at: Instant::now() + max_age,
             is_over: false,
@@ -116,7 +119,8 @@ impl LogFollower {
 
     fn end(&mut self, comes_back: bool) -> Poll<Option<StreamEvent>> {
         self.is_over = true;
-        Poll::Ready(comes_back.then(|| StreamEvent::retry(self.place.streams.retry_after())))
+        let names_delay = comes_back && self.is_primed;
+        Poll::Ready(names_delay.then(|| StreamEvent::retry(self.place.streams.retry_after())))
     }
 }
 
@@ -124,7 +128,7 @@ impl FollowedLog {
     /// Waits for entries after a position. Returns `None` if there will be none.
     async fn next_entries(self, after: u64) -> Option<Vec<(u64, Bytes)>> {
         let log = self.streams.names.events(&self.session, self.stream);
-        let mut load_task = Instant::now();
+        let mut check_at = Instant::now();
         loop {
             let mut news = pin!(self.live.news.notified());
             news.as_mut().enable();
@@ -137,8 +141,8 @@ impl FollowedLog {
                 Ok(Some(_)) | Err(_) => {}
                 Ok(None) => return None,
             }
-            if load_task <= Instant::now() {
-                load_task = Instant::now() + HEARTBEAT_INTERVAL;
+            if check_at <= Instant::now() {
+                check_at = Instant::now() + HEARTBEAT_INTERVAL;
                 let ended = self.end_if_orphaned(&log).await;
                 self.streams.track_health(&ended);
                 if let Ok(true) = ended {
@@ -148,9 +152,7 @@ impl FollowedLog {
             let _ = tokio::time::timeout(POLL_INTERVAL, news).await;
         }
     }
-}
 
-impl FollowedLog {
     /// Ends the stream of a call whose replica is gone, since no other process will. Returns true if it did.
     async fn end_if_orphaned(&self, log: &str) -> Result<bool, StateError> {
         let streams = &self.streams;

@@ -17,17 +17,7 @@ pub(super) type Uris = Arc<HashSet<Arc<str>>>;
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) number: u64,
-    caller: Option<Arc<Principal>>,
-    /// Network that the stream is counted for, if the caller is anonymous.
-    pub(super) network: Option<u128>,
-    /// Session of the stream, by its name in logs.
-    pub(super) session: Option<Arc<str>>,
-    /// Principal that the stream is counted for; `None` for anonymous callers.
-    pub(super) principal: Option<Box<str>>,
-    /// Request that opened the stream, if it can be cancelled by id.
-    pub(super) request: Option<RequestId>,
-    /// The stream resumes that of a call, and is not a notification stream of its session.
-    pub(super) resumes_call: bool,
+    pub(super) owner: Owner,
     inner: Mutex<Inner>,
 }
 
@@ -116,12 +106,7 @@ impl Mailbox {
     pub(super) fn new(number: u64, owner: Owner, wants: Filter, delivered_through: u64) -> Self {
         Self {
             number,
-            caller: owner.caller,
-            network: owner.network,
-            session: owner.session,
-            principal: owner.principal,
-            request: owner.request,
-            resumes_call: owner.resumes_call,
+            owner,
             inner: Mutex::new(Inner {
                 wants,
                 delivered_through,
@@ -132,7 +117,8 @@ impl Mailbox {
 
     /// Returns true if the credential of the caller was revoked.
     pub(super) fn is_revoked(&self) -> bool {
-        self.caller
+        self.owner
+            .caller
             .as_ref()
             .is_some_and(|caller| caller.is_withdrawn())
     }
@@ -141,7 +127,7 @@ impl Mailbox {
     fn accepts(&self, wants: &Filter, notice: &ChangeEvent) -> bool {
         match notice {
             // ELI-11: only the client that was asked is notified.
-            ChangeEvent::Visited(visit) => self.session.as_ref() == Some(visit.session()),
+            ChangeEvent::Visited(visit) => self.owner.session.as_ref() == Some(visit.session()),
             other => wants.matches(other),
         }
     }
@@ -150,7 +136,7 @@ impl Mailbox {
     pub(super) fn deliver_task(&self, task: &Arc<str>, session: Option<&str>) {
         let mut inner = self.inner.lock();
         let is_own =
-            session.is_some() && self.session.as_deref() == session && !inner.is_superseded();
+            session.is_some() && self.owner.session.as_deref() == session && !inner.is_superseded();
         if is_own || inner.wants.tasks.contains(task) {
             inner.put(PendingItem::Task(Arc::clone(task)), None);
             inner.wake();
@@ -349,10 +335,13 @@ pub(super) struct Owner {
     pub(super) caller: Option<Arc<Principal>>,
     /// Network that the stream is counted for, if the caller is anonymous.
     pub(super) network: Option<u128>,
+    /// Session of the stream, by its name in logs.
     pub(super) session: Option<Arc<str>>,
+    /// Principal that the stream is counted for; `None` for anonymous callers.
     pub(super) principal: Option<Box<str>>,
+    /// Request that opened the stream, if it can be cancelled by id.
     pub(super) request: Option<RequestId>,
-    /// The stream resumes that of a call.
+    /// The stream resumes that of a call, and is not a notification stream of its session.
     pub(super) resumes_call: bool,
 }
 

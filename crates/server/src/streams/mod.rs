@@ -43,6 +43,7 @@ use tokio::sync::Semaphore;
 
 use super::inflight::{Inflight, canonical};
 use super::liveness::Liveness;
+use super::quota::Counts;
 use super::snapshots::Snapshots;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Announcer, ChangeEvent, RequestId, SubscriptionCounts};
@@ -53,7 +54,7 @@ use crate::state::SharedState;
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use bus::Outbox;
 pub(super) use bus::{BusMessage, DurableEvent};
-pub(super) use cluster::{publish, run};
+pub(super) use cluster::publish;
 pub use config::StreamsConfig;
 pub use event::{EventData, EventSource, StreamEvent};
 use health::StateHealth;
@@ -61,7 +62,6 @@ use keys::Names;
 pub(super) use listen::{listen, session_notifications};
 use live_stream::LiveStream;
 use mailbox::{CloseReason, Filter, Mailbox, Owner, Uris};
-pub(super) use open::{OpenFuture, has_standing_streams, open_stream};
 pub(crate) use registration::StreamSlot;
 use registration::{Registration, TooManyStreams};
 pub(super) use subscribe::change_subscription;
@@ -106,9 +106,9 @@ struct Registry {
     mailboxes: HashMap<u64, Arc<Mailbox>>,
     /// Mailboxes of a session, oldest first.
     sessions: HashMap<Arc<str>, Vec<Arc<Mailbox>>>,
-    principals: HashMap<Box<str>, usize>,
+    principals: Counts<Box<str>>,
     /// Number of streams of anonymous callers, by network.
-    networks: HashMap<u128, usize>,
+    networks: Counts<u128>,
     /// Position in the log of notices.
     position: Option<u64>,
 }
@@ -172,33 +172,30 @@ impl Streams {
         let open = registry.mailboxes.len();
         TooManyStreams::check(open, self.config.total, "server.streams.total")?;
         if let Some(name) = &owner.principal {
-            let open = registry.principals.get(name).copied().unwrap_or(0);
-            TooManyStreams::check(
-                open,
-                self.config.per_principal,
-                "server.streams.per_principal",
-            )?;
+            let (open, max) = (registry.principals.of(name), self.config.per_principal);
+            TooManyStreams::check(open, max, "server.streams.per_principal")?;
         }
         if let Some(network) = owner.network {
-            let open = registry.networks.get(&network).copied().unwrap_or(0);
-            let max = self.config.of_address();
+            let (open, max) = (registry.networks.of(&network), self.config.of_address());
             TooManyStreams::check(open, max, "server.streams.per_address")?;
         }
         if let Some(session) = owner.session.as_ref().filter(|_| !owner.resumes_call) {
             let of_session = registry.sessions.get(session).into_iter().flatten();
-            let open = of_session.filter(|mailbox| !mailbox.resumes_call).count();
+            let open = of_session
+                .filter(|mailbox| !mailbox.owner.resumes_call)
+                .count();
             TooManyStreams::check(open, self.config.per_session, "server.streams.per_session")?;
         }
         registry.next += 1;
         let delivered_through = registry.position.unwrap_or(0);
         let mailbox = Arc::new(Mailbox::new(registry.next, owner, wants, delivered_through));
-        if let Some(name) = &mailbox.principal {
-            *registry.principals.entry(name.clone()).or_default() += 1;
+        if let Some(name) = &mailbox.owner.principal {
+            registry.principals.add(name.clone());
         }
-        if let Some(network) = mailbox.network {
-            *registry.networks.entry(network).or_default() += 1;
+        if let Some(network) = mailbox.owner.network {
+            registry.networks.add(network);
         }
-        if let Some(session) = &mailbox.session {
+        if let Some(session) = &mailbox.owner.session {
             let known = registry.sessions.entry(Arc::clone(session)).or_default();
             known.push(Arc::clone(&mailbox));
         }
@@ -221,23 +218,13 @@ impl Streams {
         let mut registry = self.registry.lock();
         registry.mailboxes.remove(&mailbox.number);
         self.interest.end(&*mailbox.uris());
-        if let Some(name) = &mailbox.principal
-            && let Some(open) = registry.principals.get_mut(name)
-        {
-            *open -= 1;
-            if *open == 0 {
-                registry.principals.remove(name);
-            }
+        if let Some(name) = &mailbox.owner.principal {
+            registry.principals.remove(name);
         }
-        if let Some(network) = mailbox.network
-            && let Some(open) = registry.networks.get_mut(&network)
-        {
-            *open -= 1;
-            if *open == 0 {
-                registry.networks.remove(&network);
-            }
+        if let Some(network) = &mailbox.owner.network {
+            registry.networks.remove(network);
         }
-        let Some(session) = &mailbox.session else {
+        let Some(session) = &mailbox.owner.session else {
             return;
         };
         if let Some(known) = registry.sessions.get_mut(session) {
@@ -339,7 +326,7 @@ impl Streams {
     pub fn cancel(&self, request: &str) {
         let request = canonical(RequestId::from_json(request));
         for mailbox in self.registry.lock().mailboxes.values() {
-            if mailbox.request.as_ref() == Some(&request) {
+            if mailbox.owner.request.as_ref() == Some(&request) {
                 mailbox.end(CloseReason::Gone);
             }
         }

@@ -15,6 +15,7 @@ use super::subscriber::Subscriber;
 use super::{Streams, notice};
 use crate::auth::Principal;
 use crate::environment::unix_seconds;
+use crate::protocol::Revision;
 use crate::server::reply::JsonResponse;
 
 /// A notification stream.
@@ -32,7 +33,7 @@ pub(super) struct NotificationStream {
 /// Form of the events and of the end of the stream.
 pub(super) enum StreamKind {
     /// A session over HTTP: events have ids, and the client reconnects after the end.
-    Session,
+    Session(Revision),
     /// A session over a connection that ends with it.
     Plain,
     /// A request of the stateless lifecycle.
@@ -76,10 +77,11 @@ impl NotificationStream {
         let mut last = VecDeque::new();
         match &self.kind {
             _ if end == CloseReason::Gone => {}
-            StreamKind::Session => {
+            // Clients of earlier revisions may read an event without data as a message. The Go SDK 1.2 and 1.3 close their session.
+            StreamKind::Session(revision) if revision.has_priming_events() => {
                 last.push_back(StreamEvent::retry(self.place.streams.retry_after()));
             }
-            StreamKind::Plain => {}
+            StreamKind::Session(_) | StreamKind::Plain => {}
             StreamKind::Listen(listen) => {
                 if listen.sends_cancelled {
                     last.push_back(StreamEvent::message(listen.cancelled()));
@@ -130,7 +132,7 @@ impl EventSource for NotificationStream {
                             StreamEvent::message(notice::message(&notice, Some(&listen.id)))
                         }
                         StreamKind::Plain => StreamEvent::message(notice::message(&notice, None)),
-                        StreamKind::Session => {
+                        StreamKind::Session(_) => {
                             let id = number.map(|number| EventId::new(StreamId::Standing, number));
                             StreamEvent::message(notice::message(&notice, None)).with_id(id)
                         }

@@ -19,10 +19,10 @@ use crate::catalog::ChangeEvent;
 use crate::protocol::ErrorCode;
 use crate::seal::Session;
 use crate::server::handshake;
-use crate::server::http_head::HttpHead;
 use crate::server::param_headers::VersionHeader;
 use crate::server::parts::Server;
 use crate::server::reply::{RejectReason, Reply};
+use crate::server::request_context::HttpHead;
 use crate::server::worker_state::WorkerState;
 use crate::state::{LogPage, StateError};
 
@@ -35,54 +35,53 @@ type MissedNotices = (Vec<(ChangeEvent, u64)>, u64);
 /// Number of notifications read from the log in one request.
 const PAGE: usize = 500;
 
-/// Returns true if sessions can have notification streams.
-pub fn has_standing_streams(server: &Server) -> bool {
-    server.config.streams.per_session > 0
-}
-
-/// Handles GET (LH-03, LH-04, LH-13).
-pub fn open_stream(
-    server: &Arc<Server>,
-    worker: &WorkerState,
-    head: &HttpHead<'_>,
-    version: VersionHeader,
-) -> Result<OpenFuture, Reply> {
-    let session = handshake::session_of(server, worker, head, version, None)?;
-    let resumes = match last_event_id(head.headers)? {
-        None => None,
-        Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
-    };
-    let names_standing = resumes
-        .as_ref()
-        .is_some_and(|event| event.stream == StreamId::Standing);
-    if names_standing && !has_standing_streams(server) {
-        return Err(unknown_event());
+impl Server {
+    /// Returns true if sessions can have notification streams.
+    pub fn has_standing_streams(&self) -> bool {
+        self.config.streams.per_session > 0
     }
-    let streams = Arc::clone(&server.streams);
-    let (server, caller) = (Arc::clone(server), Arc::clone(head.principal));
-    let address = head.peer.map(|peer| peer.address);
-    Ok(Box::pin(async move {
-        let opening = StreamOpener {
-            server,
-            streams,
-            session,
-            caller,
-            address,
+
+    /// Handles GET (LH-03, LH-04, LH-13).
+    pub fn open_stream(
+        self: &Arc<Self>,
+        worker: &WorkerState,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
+    ) -> Result<OpenFuture, Reply> {
+        let session = handshake::session_of(self, worker, head, version, None)?;
+        let resumes = match last_event_id(head.headers)? {
+            None => None,
+            Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
         };
-        let opened = match resumes {
-            None => opening.standing(None).await,
-            Some(event) => match event.stream {
-                StreamId::Standing => opening.standing(Some(event)).await,
-                StreamId::Call(call) => opening.call(call, event).await,
-            },
-        };
-        opened.unwrap_or_else(|refusal| refusal)
-    }))
+        let names_standing = resumes
+            .as_ref()
+            .is_some_and(|event| event.stream == StreamId::Standing);
+        if names_standing && !self.has_standing_streams() {
+            return Err(unknown_event());
+        }
+        let (server, caller) = (Arc::clone(self), Arc::clone(head.principal));
+        let address = head.peer.map(|peer| peer.address);
+        Ok(Box::pin(async move {
+            let opening = StreamOpener {
+                server,
+                session,
+                caller,
+                address,
+            };
+            let opened = match resumes {
+                None => opening.standing(None).await,
+                Some(event) => match event.stream {
+                    StreamId::Standing => opening.standing(Some(event)).await,
+                    StreamId::Call(call) => opening.call(call, event).await,
+                },
+            };
+            opened.unwrap_or_else(|refusal| refusal)
+        }))
+    }
 }
 
 struct StreamOpener {
     server: Arc<Server>,
-    streams: Arc<Streams>,
     session: Arc<Session>,
     caller: Arc<Principal>,
     address: Option<IpAddr>,
@@ -92,14 +91,14 @@ impl StreamOpener {
     fn owner(&self) -> Owner {
         Owner {
             session: Some(Arc::clone(&self.session.log_name)),
-            ..self.streams.owner(&self.caller, self.address)
+            ..self.server.streams.owner(&self.caller, self.address)
         }
     }
 
     /// Opens the session's notification stream, from a position in the log of notices or from now. If the log does not reach
     /// back to the position, everything counts as changed.
     async fn standing(self, after: Option<EventId>) -> Result<Reply, Reply> {
-        let streams = Arc::clone(&self.streams);
+        let streams = Arc::clone(&self.server.streams);
         // If the state fails, events have no ids and the stream cannot be resumed.
         let _ = streams.begin_notices().await;
         let uris = streams.subscriptions_of(&self.session.log_name).await;
@@ -114,7 +113,7 @@ impl StreamOpener {
         if is_stale {
             streams.load_subscriptions_later(&self.session.log_name);
         }
-        place.make_standing().await;
+        streams.make_standing(&place.mailbox).await;
         let from_now = || {
             let position = streams.position();
             position.map(|number| EventId::new(StreamId::Standing, number))
@@ -133,11 +132,13 @@ impl StreamOpener {
                 }
             },
         };
+        let revision = self.session.revision;
         let first = position
-            .filter(|_| self.session.revision.has_priming_events())
+            .filter(|_| revision.has_priming_events())
             .map(|id| streams.priming(id));
         let subscriber = Subscriber::new(&self.server, &self.caller);
-        let standing = NotificationStream::new(place, subscriber, StreamKind::Session, first);
+        let kind = StreamKind::Session(revision);
+        let standing = NotificationStream::new(place, subscriber, kind, first);
         let max_age = streams.max_age_for(&self.caller);
         Ok(Reply::Stream(Box::new(standing.with_max_age(max_age))))
     }
@@ -145,7 +146,7 @@ impl StreamOpener {
     /// Resumes a call stream after one of its events.
     async fn call(self, call: u64, event: EventId) -> Result<Reply, Reply> {
         let after = event.number;
-        let streams = Arc::clone(&self.streams);
+        let streams = Arc::clone(&self.server.streams);
         let session = Arc::clone(&self.session.log_name);
         let log = streams.names.events(&session, call);
         // Includes the event itself, possibly the last one.
@@ -178,8 +179,8 @@ impl StreamOpener {
     /// cancellation, and repeat it for as long as they get an empty stream. Some of them have closed their notification
     /// stream for it, so they get another one.
     async fn completed(self) -> Result<Reply, Reply> {
-        let has_other = self.streams.has_standing(&self.session.log_name);
-        if has_standing_streams(&self.server) && !has_other {
+        let has_other = self.server.streams.has_standing(&self.session.log_name);
+        if self.server.has_standing_streams() && !has_other {
             return self.standing(None).await;
         }
         Err(Reply::refuse(

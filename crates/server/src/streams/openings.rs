@@ -26,7 +26,7 @@ impl Streams {
     ///
     /// The shared state orders the streams by number, because bus messages may arrive late.
     pub(super) async fn make_standing(&self, mailbox: &Arc<Mailbox>) {
-        let Some(session) = &mailbox.session else {
+        let Some(session) = &mailbox.owner.session else {
             return;
         };
         let opening = self.next_opening(session).await;
@@ -133,7 +133,7 @@ mod tests {
         };
         let place = server.streams.enter(owner, Filter::all_lists());
         let place = place.expect("room");
-        place.make_standing().await;
+        server.streams.make_standing(&place.mailbox).await;
         place
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let [stays, other, gone] = [(); 3].map(|()| replica_of(state.clone()));
         let run = |server: &Arc<Server>| {
             let server = Arc::clone(server);
-            tokio::spawn(async move { super::super::run(&server).await })
+            tokio::spawn(server.run_notifications())
         };
         let running = [&stays, &other, &gone].map(run);
         tokio::time::sleep(Duration::from_secs(1)).await;

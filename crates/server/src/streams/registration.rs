@@ -4,11 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use serde_json::json;
+
 use super::Streams;
 use super::mailbox::{Filter, Mailbox, MailboxItem};
 use crate::auth::Principal;
+use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::inflight::StreamGuard;
-use crate::server::reply::Reply;
+use crate::server::reply::{RejectReason, Reply};
 
 /// Error for too many open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,17 @@ impl TooManyStreams {
         }
         Ok(())
     }
+
+    pub(super) fn reply(self, id: Option<&str>) -> Reply {
+        let Self { max, setting } = self;
+        let message = format!("Too many open streams: the maximum is {max}");
+        let error = ErrorObject::new(ErrorCode::Http(429), message);
+        Reply::refused(
+            RejectReason::TooManyStreams,
+            id,
+            &error.with_data(json!({ "setting": setting })),
+        )
+    }
 }
 
 /// Registration of an open stream, with its mailbox; removed on drop.
@@ -33,13 +47,6 @@ pub(super) struct Registration {
     pub(super) mailbox: Arc<Mailbox>,
     /// Counts the stream as open.
     pub(super) _guard: StreamGuard,
-}
-
-impl Registration {
-    /// Makes the stream the newest of its session.
-    pub(super) async fn make_standing(&self) {
-        self.streams.make_standing(&self.mailbox).await;
-    }
 }
 
 impl Drop for Registration {

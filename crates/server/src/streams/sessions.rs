@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Streams;
+use super::bus::OutboxItem;
 use super::mailbox::CloseReason;
 
 impl Streams {
@@ -21,8 +22,8 @@ impl Streams {
     }
 
     /// Schedules the removal of everything stored for a session that ended on this replica.
-    pub(in super::super) fn remove_session_state(&self, session: &Arc<str>) {
-        self.outbox.forget(Arc::clone(session));
+    pub(crate) fn remove_session_state(&self, session: &Arc<str>) {
+        self.outbox.put(OutboxItem::Forget(Arc::clone(session)));
     }
 
     /// Removes everything stored for a session. Entries that cannot be removed now expire.

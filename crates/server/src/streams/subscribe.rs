@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::subscriptions::SubscriptionError;
 use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
+use crate::protocol::{ErrorCode, fault_of_uri};
 use crate::server::errors::invalid_params;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, Reply};
@@ -55,15 +55,15 @@ pub(crate) fn change_subscription(
             Ok(()) => Reply::constant(&id, br#","result":{}}"#),
             Err(SubscriptionError::State(error @ (StateError::Full | StateError::Share))) => {
                 let message = format!("subscriptions cannot be remembered now: {error}");
-                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&id, ErrorCode::Internal, message)
             }
             Err(SubscriptionError::State(error)) => {
                 streams.report_failure(&error, "a subscription could not be remembered");
                 let message = "subscriptions cannot be remembered now; try again later";
-                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+                Reply::fail(&id, ErrorCode::Internal, message)
             }
             Err(refused) => {
-                if let SubscriptionError::TooManyStreams(_) = refused {
+                if let SubscriptionError::TooMany(_) = refused {
                     hits.count(Limit::Subscriptions);
                 }
                 invalid_params(&id, &refused.to_string())

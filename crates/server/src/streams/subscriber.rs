@@ -90,7 +90,7 @@ impl Subscriber {
         let (server, principal) = (Arc::clone(&self.server), Arc::clone(&self.principal));
         let subscription = match kind {
             StreamKind::Listen(listen) => Some(listen.id.clone()),
-            StreamKind::Session | StreamKind::Plain => None,
+            StreamKind::Session(_) | StreamKind::Plain => None,
         };
         self.lookup = Some(Box::pin(async move {
             let subscription = subscription.as_deref();
@@ -175,6 +175,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::protocol::Revision;
     use crate::server::tests::replica_of;
     use crate::state::testing::{Asked, Fronted, StandIn};
     use crate::state::{Memory, SharedState, StateError, StateFuture};
@@ -205,7 +206,7 @@ mod tests {
         ));
         let mut subscriber = Subscriber::new(&server, &Arc::new(Principal::new("ada")));
         let task: Arc<str> = "0".repeat(32).into();
-        let kind = StreamKind::Session;
+        let kind = StreamKind::Session(Revision::NEWEST_WITH_SESSIONS);
         for (is_down, expected) in [(true, Err(Arc::clone(&task))), (false, Ok(None))] {
             store.0.1.store(is_down, Ordering::Relaxed);
             subscriber.load_task(Arc::clone(&task), &kind);

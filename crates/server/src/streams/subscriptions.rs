@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SubscriptionError {
     #[error("at most {0} resources can be subscribed to (server.streams.subscriptions)")]
-    TooManyStreams(usize),
+    TooMany(usize),
     #[error("the subscriptions of a session have at most 65536 bytes together")]
     TooLarge,
     #[error(transparent)]
@@ -125,7 +125,7 @@ impl Streams {
                 return Ok(());
             }
             if self.config.subscriptions < uris.len() {
-                return Err(SubscriptionError::TooManyStreams(self.config.subscriptions));
+                return Err(SubscriptionError::TooMany(self.config.subscriptions));
             }
             let value = write(&uris);
             if VALUE_MAX_BYTES < value.len() {

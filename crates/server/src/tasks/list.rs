@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::record::{Record, TaskDialect};
 use crate::auth::{ItemKind, Kind, Principal, PrincipalKind, Target};
 use crate::protocol::message::Request;
 use crate::seal::Purpose;
-use crate::server::errors::{internal_error, invalid_params, method_not_found};
-use crate::server::lists::UNKNOWN_CURSOR;
+use crate::server::errors::{internal_error, invalid_params, method_not_found, read_params};
+use crate::server::lists::{ListParams, UNKNOWN_CURSOR};
 use crate::server::parts::Server;
-use crate::server::prompts::without_position;
-use crate::server::reply::{MaybeReady, Reply, begin};
+use crate::server::reply::{MaybeReady, Reply};
 use crate::server::request_context::Caller;
 use crate::state::StateError;
 
@@ -95,16 +93,10 @@ pub(crate) fn list_tasks(
     caller: Caller<'_>,
     request: &Request<'_>,
 ) -> Result<MaybeReady, Reply> {
-    #[derive(Deserialize)]
-    struct ListParams {
-        cursor: Option<String>,
-    }
     if !lists_tasks(server, caller.principal) {
         return Err(method_not_found(request));
     }
-    let params = request.params.object.unwrap_or("{}");
-    let ListParams { cursor } = serde_json::from_str(params)
-        .map_err(|error| invalid_params(request.id, &without_position(&error)))?;
+    let ListParams { cursor } = read_params(request)?;
     let after = match cursor {
         None => 0,
         Some(cursor) => read_cursor(server, &cursor, caller.principal)
@@ -114,11 +106,7 @@ pub(crate) fn list_tasks(
     let caller = Arc::clone(caller.principal);
     Ok(MaybeReady::Pending(Box::pin(async move {
         match page_of_tasks(&server, &caller, after).await {
-            Ok(page) => {
-                let mut out = begin(&id, 512);
-                out.extend_from_slice(format!(r#","result":{page}}}"#).as_bytes());
-                Reply::document(out)
-            }
+            Ok(page) => Reply::result(&id, page),
             Err(error) => {
                 let failed = "tasks cannot be listed without the shared state";
                 server.streams.report_failure(&error, failed);

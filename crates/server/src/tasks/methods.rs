@@ -19,7 +19,7 @@ use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, Method};
 use crate::server::errors::{internal_error, invalid_params};
-use crate::server::execute::Call;
+use crate::server::execute::{Call, PermitsNeeded};
 use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, Reply, begin};
@@ -28,7 +28,6 @@ use crate::server::running_call::CallOutcome;
 use crate::server::share::owner_of;
 use crate::server::stateless;
 use crate::server::target::{check_scopes, missing_name};
-use crate::server::waiters::Waiters;
 use crate::state::StateError;
 
 /// Handles a method about one task.
@@ -91,7 +90,7 @@ pub(crate) fn handle(
             MaybeReady::Pending(Box::pin(asked.update(answers)))
         }
         _ => {
-            let Some(waiting) = Waiters::enter(&server.tasks.waiters, share) else {
+            let Ok(waiting) = server.tasks.waiters.take(share) else {
                 return Err(too_many_waiters(server, request.id));
             };
             // The request may take as long as the task, and forwards the client requests of the task.
@@ -116,7 +115,7 @@ pub(crate) fn handle(
             let call = Call {
                 context: &context,
                 options,
-                limits: None,
+                permits: PermitsNeeded::None,
                 start: |context| -> BoxedCall<Reply> {
                     Box::pin(async move {
                         let _waiting = waiting;
@@ -124,7 +123,7 @@ pub(crate) fn handle(
                     })
                 },
             };
-            server.calls.execute_waiting(cx, call, conclude)
+            server.calls.execute(cx, call, conclude)
         }
     })
 }
@@ -179,7 +178,7 @@ impl TaskRequest {
         }
         if let StateError::Full | StateError::Share = error {
             let message = format!("the task goes on, but its state cannot be read now: {error}");
-            return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
+            return Reply::fail(&self.id, ErrorCode::Internal, message);
         }
         let streams = &self.server.streams;
         streams.report_failure(error, "a task cannot be read without the shared state");
@@ -193,7 +192,7 @@ impl TaskRequest {
             Err(reply) => return reply,
         };
         match self.server.tasks.shown(&record, self.dialect).await {
-            Ok(Some(shown)) if self.dialect == TaskDialect::Core => self.plain(&shown),
+            Ok(Some(shown)) if self.dialect == TaskDialect::Core => Reply::result(&self.id, shown),
             Ok(Some(shown)) => extension_result(&self.server, &self.id, "complete", &shown),
             Ok(None) => self.lost(),
             Err(error) => self.broken(&error),
@@ -227,7 +226,7 @@ impl TaskRequest {
         match self.dialect {
             TaskDialect::Extension => extension_result(&self.server, &self.id, "complete", "{}"),
             TaskDialect::Core if was_running => {
-                self.plain(&Value::from(record.shown(self.dialect)).to_string())
+                Reply::result(&self.id, Value::from(record.shown(self.dialect)))
             }
             TaskDialect::Core => invalid_params(
                 &self.id,
@@ -331,7 +330,8 @@ impl TaskRequest {
         }
         match self.server.tasks.load_result(record).await {
             Ok(Some(TaskResult::Result(result))) => {
-                self.plain(&with_related(result.get(), &json!({"taskId": self.task})))
+                let result = with_related(result.get(), &json!({"taskId": self.task}));
+                Reply::result(&self.id, result)
             }
             Ok(Some(TaskResult::Error(error))) => {
                 let mut out = begin(&self.id, 256);
@@ -346,13 +346,7 @@ impl TaskRequest {
     /// The task has ended, and its result was evicted or has expired.
     fn lost(&self) -> Reply {
         let message = "the result of the task is not stored any more: it has expired, or the state had no room for it (state.memory_bytes)";
-        Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
-    }
-
-    fn plain(&self, result: &str) -> Reply {
-        let mut out = begin(&self.id, 512);
-        out.extend_from_slice(format!(r#","result":{result}}}"#).as_bytes());
-        Reply::document(out)
+        Reply::fail(&self.id, ErrorCode::Internal, message)
     }
 }
 

@@ -10,12 +10,12 @@
 mod config;
 mod inbox;
 mod list;
-mod liveness;
 mod methods;
 mod notifications;
 mod orphans;
 mod record;
 mod runner;
+mod running;
 mod start;
 mod store;
 #[cfg(test)]
@@ -25,7 +25,7 @@ pub use config::TaskConfig;
 pub(super) use list::{find_task, list_tasks, lists_tasks, may_use};
 pub(super) use methods::handle;
 pub(super) use notifications::task_notice;
-pub(super) use start::{TaskCall, begin_task, task_options};
+pub(super) use start::call_as_task;
 pub(crate) use store::Tasks;
 
 /// Key of the task id in the `_meta` of a message (TKL-07).

@@ -165,6 +165,26 @@ impl Tasks {
         Ok(())
     }
 
+    /// Fails a task if its process is gone, since no other process will. Returns its current record.
+    pub(super) async fn fail_orphan(&self, record: Record) -> Result<Option<Record>, StateError> {
+        if record.is_finished() || self.has_runner(&record).await? {
+            return Ok(Some(record));
+        }
+        self.fail(&record).await
+    }
+
+    /// Returns true if the process that runs a task is alive, as far as is known.
+    async fn has_runner(&self, record: &Record) -> Result<bool, StateError> {
+        if record.runner == self.replica {
+            return Ok(self.running.lock().tasks.contains(record.id.as_str()));
+        }
+        // Records of earlier versions name no runner.
+        if record.runner == 0 {
+            return Ok(true);
+        }
+        self.liveness.runs_tasks(record.runner).await
+    }
+
     /// Fails a task whose replica is gone.
     pub(super) async fn fail(&self, record: &Record) -> Result<Option<Record>, StateError> {
         let ended = TaskResult::internal("the process that ran the task is gone");

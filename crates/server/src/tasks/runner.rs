@@ -13,11 +13,12 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::time::{Instant, Sleep};
 
 use super::inbox::RETRY_INTERVAL;
-use super::liveness::TaskSlot;
 use super::record::{Record, TaskResult, TaskStatus};
+use super::running::TaskSlot;
 use super::store::Tasks;
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::limit::CallPermits;
+use crate::server::client_requests::STOPPED;
 use crate::server::held_permits::HeldPermits;
 use crate::server::inflight::InflightEntry;
 use crate::server::running_call::{self, CallOutcome, CatchUnwind};
@@ -113,11 +114,18 @@ impl Runner {
         let mut inbox = self.tasks.inbox(&self.record.id);
         let mut deadline = std::pin::pin!(tokio::time::sleep(self.timeout));
         let _ = self.context.deadline.set(deadline.deadline());
+        let mut stopping = std::pin::pin!(self.inflight.inflight.client_requests.stopping());
         let mut open = OpenRequests::default();
         loop {
             let event = poll_fn(|cx| {
                 if let Poll::Ready(event) = self.poll(&mut call, &mut open, &mut held, cx) {
                     return Poll::Ready(event);
+                }
+                if !self.tasks.is_shared
+                    && !open.slots.is_empty()
+                    && stopping.as_mut().poll(cx).is_ready()
+                {
+                    return Poll::Ready(RunnerEvent::Asked);
                 }
                 if let Poll::Ready(Some(messages)) = inbox.poll_next_unpin(cx) {
                     return Poll::Ready(RunnerEvent::Messages(messages));
@@ -194,6 +202,10 @@ impl Runner {
     /// ended.
     async fn record_requests(&self, open: &mut OpenRequests) -> bool {
         open.update(self.context.replay.take_new_requests());
+        // No other process could receive the responses, so the task must not hold up the stop until its limit.
+        if !self.tasks.is_shared && self.inflight.inflight.client_requests.is_stopped() {
+            open.stop();
+        }
         let (asked, over) = (&open.asked, &open.over);
         let change = |record: &mut Record| {
             if record.is_finished() {
@@ -334,6 +346,15 @@ impl OpenRequests {
         }
         for (name, error) in message["errors"].as_object().into_iter().flatten() {
             self.refuse(name, ClientRequestError::from_response(&error.to_string()));
+        }
+    }
+
+    /// Fails all requests, because no response can arrive any more.
+    fn stop(&mut self) {
+        self.asked.clear();
+        for (name, slot) in self.slots.drain(..) {
+            slot.respond(Err(STOPPED));
+            self.over.push(name);
         }
     }
 

@@ -16,50 +16,107 @@ use crate::limit::{CallPermits, Limit, PermitRequest};
 use crate::net;
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
-use crate::server::audit_record::TaskAuditRecord;
+use crate::server::audit_record::{TaskAuditRecord, audit_task, audit_unavailable};
 use crate::server::errors::{internal_error, invalid_params};
+use crate::server::execute::Respond as _;
 use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
-use crate::server::running_call::{CallOutcome, CatchUnwind};
+use crate::server::running_call::{CallOutcome, CatchUnwind, OnDisconnect};
 use crate::server::share::owner_of;
+use crate::server::tools::{PreparedCall, ToolOutcome};
 use crate::server::{call_stream, running_call};
 use crate::state::StateError;
 
+/// Runs a call as a task, if the client or the tool asks for that.
+///
+/// # Errors
+///
+/// The response, if the call became a task or failed.
+#[cold]
+pub(crate) fn call_as_task<'g>(
+    server: &Arc<Server>,
+    caller: Caller<'_>,
+    request: &Request<'_>,
+    prepared: PreparedCall<'g>,
+) -> Result<PreparedCall<'g>, MaybeReady> {
+    let entry = prepared.writer.entry;
+    let definition = entry.tool.definition();
+    let (context, timeout) = (&prepared.context, prepared.options.timeout);
+    let options = task_options(server, caller, definition.task, context, request, timeout)
+        .map_err(MaybeReady::Ready)?;
+    let Some(options) = options else {
+        return Ok(prepared);
+    };
+    let PreparedCall {
+        writer,
+        arguments,
+        mut context,
+        options: on_its_own,
+        limits,
+    } = prepared;
+    // The result of a task is stored, not sent.
+    let owner = writer.into_owned();
+    if !definition.deferred_task
+        && let Some(context) = Arc::get_mut(&mut context)
+    {
+        context.timeout = Some(options.ttl);
+    }
+    let audited = audit_task(server, caller, &owner.name, definition.deferred_task)
+        .map_err(|_| MaybeReady::Ready(audit_unavailable(request.id)))?;
+    let start = |context| entry.tool.call(context, arguments);
+    let Some(call) = running_call::prepare(start, &context) else {
+        return Err(owner.respond(ToolOutcome::Panicked));
+    };
+    let task = TaskCall {
+        audited,
+        call,
+        tool: owner.name.clone(),
+        scopes: definition.scopes.clone(),
+        later: definition.deferred_task,
+        stream_after: on_its_own.stream_after,
+        runs_on: on_its_own.on_disconnect == OnDisconnect::RunOn,
+        context,
+        options,
+    };
+    let turn = server
+        .limits
+        .turn(caller.principal, caller.address, limits.as_deref());
+    let conclude = move |id: &str, outcome: ToolOutcome| {
+        let mut owner = owner;
+        owner.id = id.to_owned();
+        owner.respond(outcome)
+    };
+    Err(begin_task(server, request.id, task, turn, conclude))
+}
+
 /// A call that may become a task.
-pub(crate) struct TaskCall {
-    pub(crate) call: CatchUnwind<Result<Output, ToolError>>,
-    pub(crate) context: Arc<CallContext>,
-    pub(crate) tool: String,
+struct TaskCall {
+    call: CatchUnwind<Result<Output, ToolError>>,
+    context: Arc<CallContext>,
+    tool: String,
     /// Scopes that the tool requires.
-    pub(crate) scopes: Vec<String>,
+    scopes: Vec<String>,
     /// True if the call becomes a task only when its tool says so.
-    pub(crate) later: bool,
+    later: bool,
     /// Delay after which the response becomes a stream, if the caller accepts one.
-    pub(crate) stream_after: Option<Duration>,
+    stream_after: Option<Duration>,
     /// True if the call is cancelled by request id, not by a disconnect.
-    pub(crate) runs_on: bool,
-    pub(crate) options: TaskOptions,
+    runs_on: bool,
+    options: TaskOptions,
     /// Audit record of the end of the task.
-    pub(crate) audited: Option<TaskAuditRecord>,
+    audited: Option<TaskAuditRecord>,
 }
 
 /// Options of a task.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TaskOptions {
+struct TaskOptions {
     dialect: TaskDialect,
     /// Maximum duration of the task, and retention of its result.
     ttl: Duration,
     /// Maximum duration of the call before it becomes a task.
     timeout: Duration,
-}
-
-impl TaskOptions {
-    /// Maximum duration of the task.
-    pub(crate) fn lifetime(self) -> Duration {
-        self.ttl
-    }
 }
 
 /// Error at the start of a task.
@@ -70,7 +127,7 @@ enum StartError {
 }
 
 /// Returns the options if the call becomes a task (TSK-01, TSK-12, TKL-01).
-pub(crate) fn task_options(
+fn task_options(
     server: &Server,
     caller: Caller<'_>,
     support: TaskSupport,
@@ -133,12 +190,12 @@ pub(crate) fn task_options(
 
 /// Starts a task after it got its concurrency permits. The response is its handle, or the result of a call that
 /// ended before it became a task.
-pub(crate) fn begin_task(
+fn begin_task(
     server: &Arc<Server>,
     id: &str,
     task: TaskCall,
     turn: PermitRequest,
-    conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady + Send + 'static,
+    conclude: impl FnOnce(&str, ToolOutcome) -> MaybeReady + Send + 'static,
 ) -> MaybeReady {
     let inflight = Arc::clone(&server.calls.inflight);
     let (server, id) = (Arc::clone(server), id.to_owned());
@@ -220,7 +277,7 @@ async fn start_task(
     server: &Arc<Server>,
     task: TaskCall,
     held: CallPermits,
-    conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady + Send + 'static,
+    conclude: impl FnOnce(&str, ToolOutcome) -> MaybeReady + Send + 'static,
 ) -> Result<(Record, TaskDialect), StartError> {
     let TaskCall {
         call,
@@ -300,10 +357,8 @@ fn creation_result(server: &Server, id: &str, record: &Record, dialect: TaskDial
             extension_result(server, id, "task", &task)
         }
         TaskDialect::Core => {
-            let mut out = begin(id, 256);
             let task = Value::from(record.shown(dialect));
-            out.extend_from_slice(format!(r#","result":{{"task":{task}}}}}"#).as_bytes());
-            Reply::document(out)
+            Reply::result(id, json!({ "task": task }))
         }
     }
 }
@@ -325,7 +380,7 @@ pub(super) fn extension_result(server: &Server, id: &str, kind: &str, object: &s
 }
 
 /// Drives a call until it becomes a task. Returns the outcome if it ended before.
-async fn run_until_task(task: &mut TaskCall) -> Option<CallOutcome<Result<Output, ToolError>>> {
+async fn run_until_task(task: &mut TaskCall) -> Option<ToolOutcome> {
     let TaskCall {
         call,
         context,
@@ -369,12 +424,12 @@ fn read_ttl(task: &str) -> Result<Option<Duration>, &'static str> {
 /// Error while the state is unavailable.
 pub(super) fn state_unavailable(id: &str, what: &str) -> Reply {
     let message = format!("{what}: the server cannot reach its state; try again later");
-    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+    Reply::fail(id, ErrorCode::Internal, message)
 }
 
 /// TKL-01: error for a tool that cannot be called in this mode.
 fn task_mode_error(id: &str, problem: &'static str) -> Reply {
-    Reply::error(id, &ErrorObject::new(ErrorCode::MethodNotFound, problem))
+    Reply::fail(id, ErrorCode::MethodNotFound, problem)
 }
 
 /// TSK-09, TSK-12: the client has not declared the extension in this request.

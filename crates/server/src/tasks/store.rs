@@ -8,15 +8,15 @@ use data_encoding::HEXLOWER;
 use futures_util::future::join_all;
 
 use super::TaskConfig;
-use super::liveness::LocalTasks;
 use super::orphans::OrphanSweep;
 use super::record::{Record, StoredResult, TaskResult, now_ms};
+use super::running::LocalTasks;
 use crate::net::Mutex;
 use crate::seal::short_digest;
 use crate::server::liveness::Liveness;
+use crate::server::quota::Quota;
 use crate::server::share::StateKind;
 use crate::server::streams::Streams;
-use crate::server::waiters::Waiters;
 use crate::state::{Retention, SharedState, StateError, Subscription};
 
 /// Tasks of one server.
@@ -26,8 +26,10 @@ pub(crate) struct Tasks {
     pub(super) config: TaskConfig,
     endpoint: Box<str>,
     pub(super) running: Mutex<LocalTasks>,
+    /// Tasks that may run.
+    pub(super) places: Arc<Quota>,
     /// Requests that wait for the result of a task.
-    pub(super) waiters: Arc<Waiters>,
+    pub(super) waiters: Arc<Quota>,
     /// Liveness of the replicas that run tasks.
     pub(super) liveness: Arc<Liveness>,
     pub(super) runners: Mutex<OrphanSweep>,
@@ -69,7 +71,8 @@ impl Tasks {
         let per_caller = config.per_principal.saturating_mul(WAITERS_PER_TASK);
         let total = config.total.saturating_mul(WAITERS_PER_TASK);
         Arc::new(Self {
-            waiters: Arc::new(Waiters::new(total, per_caller)),
+            places: Quota::new(config.total, config.per_principal),
+            waiters: Quota::new(total, per_caller),
             replica: liveness.replica(),
             liveness,
             is_shared,

@@ -4,14 +4,17 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::auth::{Policy, Principal};
-use crate::catalog::{Catalog, Definition, IntoTool as _, TaskSupport, ToolError, tool_fn};
+use crate::catalog::{
+    CallContext, Catalog, Definition, IntoTool as _, TaskSupport, ToolError, tool_fn,
+};
 use crate::server::tests::{at, head, headers_of, of};
-use crate::server::{Admission, Reply, Server, ServerConfig, ServerParts};
+use crate::server::{Admission, Reply, Server, ServerConfig, ServerContext, ServerParts};
 
 /// Calls a tool from an address, without authentication.
 async fn call_from(server: &Arc<Server>, address: IpAddr) -> Value {
@@ -31,7 +34,7 @@ async fn send(
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities":
-            {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+            {"roots": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}},
     });
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let (mut headers, mcp) = headers_of(&[
@@ -121,5 +124,53 @@ async fn a_task_of_a_tool_that_was_removed_can_be_followed_and_cancelled() {
         ask("eve", "tasks/get", &of_ada).await,
     ] {
         assert_eq!(hidden["error"]["code"], -32602, "{hidden}");
+    }
+}
+
+/// Clients of another replica could still respond.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_its_client_ends_with_a_server_that_has_no_replicas() {
+    for is_shared in [false, true] {
+        let tool = tool_fn(
+            Definition::new("work").task(TaskSupport::Required),
+            |context: Arc<CallContext>, _: Map<String, Value>| async move {
+                let roots = context.roots().await?;
+                Ok::<_, ToolError>(roots[0].uri.clone())
+            },
+        );
+        let server = Arc::new(Server::new(ServerParts {
+            shared: ServerContext {
+                is_shared,
+                ..ServerContext::default()
+            },
+            ..of(Catalog::new([tool.into_tool()]).expect("a good tool"))
+        }));
+        let address: IpAddr = "192.0.2.1".parse().expect("an address");
+        let ask = async |method: &str, about: &str, params: Value| {
+            let caller = (Principal::new("ada"), address);
+            let response = send(&server, caller, method, about, params).await;
+            response["result"].clone()
+        };
+        let begun = ask("tools/call", "work", json!({"name": "work"})).await;
+        let task = begun["taskId"].as_str().expect("a task");
+        let get = async || ask("tasks/get", task, json!({"taskId": task})).await;
+        while get().await["status"] != "input_required" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        server.end_streams();
+        let stops = tokio::time::timeout(Duration::from_secs(1), server.idle()).await;
+        assert_eq!(stops.is_ok(), !is_shared);
+        let shown = get().await;
+        if is_shared {
+            assert_eq!(shown["status"], "input_required", "{shown}");
+            continue;
+        }
+        assert_eq!(shown["status"], "completed", "{shown}");
+        let text = &shown["result"]["content"][0]["text"];
+        assert!(
+            text.as_str()
+                .is_some_and(|text| text.contains("this server stops")),
+            "{shown}"
+        );
     }
 }
