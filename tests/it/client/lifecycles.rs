@@ -200,6 +200,19 @@ async fn who_has_to_log_in_is_told_so_and_not_probed_further() {
 }
 
 #[tokio::test]
+async fn who_has_to_log_in_to_a_stream_of_http_sse_is_told_so() {
+    let site = Site::start(|_, asked| match &*asked.method {
+        "GET" => Told::json(401, json!({})).header("www-authenticate", "Bearer realm=\"a\""),
+        _ => Told::json(405, json!({})),
+    });
+    let refused = Client::connect(to(&format!("{}/sse", site.url)), quick()).await;
+    assert!(
+        matches!(&refused, Err(ClientError::Unauthorized { challenge }) if challenge == "Bearer realm=\"a\""),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
 async fn what_is_remembered_of_a_server_is_not_asked_again_until_it_fails() {
     let is_modern = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&is_modern);

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use url::Url;
 
-use super::challenge::insufficient_scope;
 use super::credentials::Sender;
 use super::error::beginning;
 use super::lifecycle;
@@ -192,31 +191,6 @@ impl Link {
         headers
     }
 
-    /// Returns the error for a response that asks for other credentials.
-    async fn check_access(
-        &self,
-        status: StatusCode,
-        headers: &HeaderMap,
-    ) -> Result<(), ClientError> {
-        if status == StatusCode::UNAUTHORIZED {
-            let challenge = headers.get(WWW_AUTHENTICATE);
-            return Err(ClientError::Unauthorized {
-                challenge: challenge
-                    .map(|value| beginning(value.as_bytes()))
-                    .unwrap_or_default(),
-            });
-        }
-        if status == StatusCode::FORBIDDEN
-            && let Some(scope) = insufficient_scope(headers)
-        {
-            self.client.lacks(&scope).await;
-            return Err(ClientError::InsufficientScope {
-                scope: beginning(scope.as_bytes()),
-            });
-        }
-        Ok(())
-    }
-
     /// Takes the response to a message. `secrets` are those that an error response may echo.
     async fn take(
         self: &Arc<Self>,
@@ -225,7 +199,7 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let status = answer.status;
-        self.check_access(status, &answer.headers).await?;
+        self.client.check_access(status, &answer.headers).await?;
         if status.is_redirection()
             && let Ok(Some(to)) = answer.redirect()
         {

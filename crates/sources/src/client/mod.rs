@@ -9,7 +9,6 @@ mod exchange;
 mod negotiation;
 mod asked_time;
 mod attribution;
-mod challenge;
 mod credentials;
 mod error;
 mod http;
