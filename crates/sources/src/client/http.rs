@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::credentials::Sender;
-use super::error::beginning;
+use super::error::{beginning, of_what};
 use super::lifecycle;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
@@ -233,11 +233,15 @@ impl Link {
         if let Ok(messages) = wire::read(&read.body) {
             let mut answered = false;
             for mut message in messages {
+                    is_json_rpc,
                 if let Incoming::Answer {
                     id: of,
                     outcome: Err(error),
                 } = &mut message
                     && !status.is_success()
+                    if !*is_json_rpc && of.is_none() {
+                        error.message = without_mcp(status, &error.message);
+                    }
                 {
                     error.status = Some(status.as_u16());
                     if status == StatusCode::NOT_FOUND && had_session && error.code != -32601 {
@@ -432,6 +436,17 @@ impl Link {
 /// is open, and otherwise for a long time. Requests have timeouts of their own, and subscriptions can be quiet.
 fn may_be_quiet(about: Option<u64>, heard: Instant, shared: &Shared) -> bool {
     heard.elapsed() < QUIET_MAX || about.is_some() && shared.is_asking(about)
+/// Describes an error in JSON that is not a message of MCP.
+fn without_mcp(status: StatusCode, said: &str) -> String {
+    let advice = match status.as_u16() {
+        404 | 405 | 410 => {
+            "; the server may not speak MCP at this URL: check the URL, whose path is often /mcp"
+        }
+        _ => "",
+    };
+    format!("HTTP {}{}{advice}", status.as_u16(), of_what(said))
+}
+
 }
 
 fn refused_by_era(said: ClientError) -> ClientError {

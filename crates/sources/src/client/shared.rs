@@ -269,7 +269,7 @@ impl Shared {
     ) {
         self.heard.fetch_add(1, Ordering::Relaxed);
         match incoming {
-            Incoming::Answer { id, outcome } => {
+            Incoming::Answer { id, outcome, .. } => {
                 if let Some(id) = id.or(about) {
                     self.settle(id, outcome.map_err(ClientError::Rpc));
                 }
