@@ -40,8 +40,6 @@ const RESUMPTION_PAUSE_MIN: Duration = Duration::from_millis(100);
 const QUIET_MAX: Duration = Duration::from_secs(1800);
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Time to wait for the acknowledgement of `subscriptions/listen`, which some servers do not send.
-const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     client: Sender,
@@ -233,17 +231,17 @@ impl Link {
         if let Ok(messages) = wire::read(&read.body) {
             let mut answered = false;
             for mut message in messages {
-                    is_json_rpc,
                 if let Incoming::Answer {
                     id: of,
+                    is_json_rpc,
                     outcome: Err(error),
                 } = &mut message
                     && !status.is_success()
+                {
+                    error.status = Some(status.as_u16());
                     if !*is_json_rpc && of.is_none() {
                         error.message = without_mcp(status, &error.message);
                     }
-                {
-                    error.status = Some(status.as_u16());
                     if status == StatusCode::NOT_FOUND && had_session && error.code != -32601 {
                         return Err(ClientError::SessionEnded);
                     }
@@ -436,6 +434,8 @@ impl Link {
 /// is open, and otherwise for a long time. Requests have timeouts of their own, and subscriptions can be quiet.
 fn may_be_quiet(about: Option<u64>, heard: Instant, shared: &Shared) -> bool {
     heard.elapsed() < QUIET_MAX || about.is_some() && shared.is_asking(about)
+}
+
 /// Describes an error in JSON that is not a message of MCP.
 fn without_mcp(status: StatusCode, said: &str) -> String {
     let advice = match status.as_u16() {
@@ -445,8 +445,6 @@ fn without_mcp(status: StatusCode, said: &str) -> String {
         _ => "",
     };
     format!("HTTP {}{}{advice}", status.as_u16(), of_what(said))
-}
-
 }
 
 fn refused_by_era(said: ClientError) -> ClientError {

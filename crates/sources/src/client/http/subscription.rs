@@ -11,8 +11,10 @@ use tokio::sync::Notify;
 use super::super::lifecycle::{self, DiscoveryOutcome};
 use super::super::shared::{Answered, Shared};
 use super::super::wire::{self, Incoming};
-use super::super::{ClientError, DISCOVER, LISTEN, METHOD_NOT_FOUND, Params, ServerInfo};
-use super::{ACKNOWLEDGES, HeaderInfo, LAST_EVENT, Link, RETRY, RETRY_MAX, refused_by_era};
+use super::super::{
+    ACKNOWLEDGES, ClientError, DISCOVER, LISTEN, METHOD_NOT_FOUND, Params, ServerInfo,
+};
+use super::{HeaderInfo, LAST_EVENT, Link, RETRY, RETRY_MAX, refused_by_era};
 use crate::net::EventDecoder;
 
 /// A `subscriptions/listen` request, sent again whenever its stream ends.
@@ -180,9 +182,9 @@ impl Link {
             let listens = self.exchange(message, Some(expected.id), about, &shared);
             let catches_up = async {
                 if !is_first {
-                    let acknowledged = shared.acknowledged();
+                    let mut acknowledged = shared.acknowledged();
                     // Some servers do not acknowledge the request.
-                    let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged).await;
+                    let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged.changed()).await;
                     self.tell_what_may_be_missed(&subscription, &shared);
                 }
                 std::future::pending::<()>().await;
