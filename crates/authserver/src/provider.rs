@@ -21,12 +21,12 @@ use url::{Url, form_urlencoded};
 use self::documents::{FailedFetch, ProviderDocuments};
 use super::error::OAuthError;
 use super::sealed::User;
-use super::text::text_digest;
 use crate::auth::{
     AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, Preset, ProviderKind,
     strict_object, verify_id_token, verify_identity_assertion,
 };
 use crate::net::{Client, FetchedResponse, OutgoingRequest};
+use crate::seal::sha256_base64url;
 use longshore_net::environment::unix_seconds;
 
 /// Issuer that GitHub names in its responses (RFC 9207).
@@ -100,7 +100,7 @@ impl Provider {
     ) -> Result<Url, OAuthError> {
         let known = self.known().await?;
         let mut url = known.authorization.clone();
-        let challenge = text_digest(verifier);
+        let challenge = sha256_base64url(verifier);
         {
             let mut query = url.query_pairs_mut();
             query

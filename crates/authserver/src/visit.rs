@@ -11,8 +11,9 @@ use super::sealed::{self, Recognized, VisitState};
 use super::server::AuthorizationServer;
 use longshore_net::environment::unix_seconds;
 
-use super::text::{random_text, text_digest};
+use super::text::random_text;
 use crate::net::Body;
+use crate::seal::sha256_base64url;
 
 /// Time for which a recognized user can go on, in seconds.
 const VISITOR_SECONDS: u64 = 5 * 60;
@@ -140,7 +141,7 @@ impl BrowserCookie {
         let value = known.unwrap_or_else(random_text);
         let name = self.name(slot_of(&value));
         Browser {
-            digest: text_digest(&value),
+            digest: sha256_base64url(&value),
             set: set_cookie(&name, &value, 3600, self.is_secure),
         }
     }
@@ -148,7 +149,7 @@ impl BrowserCookie {
     /// Returns true if the browser of a request has the cookie with this digest.
     pub fn is_of(self, headers: &HeaderMap, digest: &str) -> bool {
         self.values(headers)
-            .any(|value| text_digest(value) == digest)
+            .any(|value| sha256_base64url(value) == digest)
     }
 
     /// Returns the values of the cookies that have the right form and are there once.

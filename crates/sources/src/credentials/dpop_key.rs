@@ -4,7 +4,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
@@ -17,7 +16,7 @@ use super::error::CredentialError;
 use super::header_value::{bearer_value, dpop_value};
 use crate::environment::unix_seconds;
 use crate::net::{Client, FetchedResponse, Mutex, OutgoingRequest, challenge_parameter};
-use crate::seal::random_bytes;
+use crate::seal::{random_bytes, sha256_base64url};
 use crate::source::redact::without_query;
 
 /// Algorithm of the signatures, as in metadata.
@@ -71,7 +70,7 @@ impl DpopKey {
     /// Returns the SHA-256 of the public key (RFC 7638), in base64url.
     pub(crate) fn thumbprint(&self) -> String {
         let Self { x, y, .. } = self;
-        encoded_digest(&format!(
+        sha256_base64url(format!(
             r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#
         ))
     }
@@ -93,7 +92,7 @@ impl DpopKey {
             "iat": unix_seconds(),
         });
         if let Some(token) = token {
-            claims["ath"] = encoded_digest(token).into();
+            claims["ath"] = sha256_base64url(token).into();
         }
         if let Some(nonce) = nonce {
             claims["nonce"] = nonce.into();
@@ -204,11 +203,6 @@ pub(super) fn demanded_nonce(response: &HeaderMap) -> Option<String> {
 fn nonce_in(response: &HeaderMap) -> Option<String> {
     let nonce = response.get(DPOP_NONCE)?.to_str().ok()?;
     (!nonce.is_empty() && nonce.len() <= NONCE_MAX_BYTES).then(|| nonce.to_owned())
-}
-
-/// SHA-256 in base64url.
-fn encoded_digest(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
@@ -20,7 +19,7 @@ use super::token_admin::kept_in;
 use super::{LoginError, StoredToken};
 use crate::environment::{Secret, unix_seconds};
 use crate::net::{Client, OutgoingRequest};
-use crate::seal::random_bytes;
+use crate::seal::{random_bytes, sha256_base64url};
 use crate::source::credentials::{DPOP_ALGORITHM, DpopKey};
 use crate::source::tokens::{
     Grant, Granted, Grants, KeepError, Name, Tokens, client, is_same_issuer,
@@ -447,7 +446,7 @@ pub(crate) fn authorization_url(
     verifier: &str,
     state: &str,
 ) -> Url {
-    let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+    let challenge = sha256_base64url(verifier);
     let mut query = url.query_pairs_mut();
     query
         .append_pair("response_type", "code")
@@ -551,7 +550,7 @@ mod tests {
         );
         assert!(!text.contains("verifier") && !text.contains("s3cret") && !text.contains("scope="));
         // The example of RFC 7636, appendix B, would be another; this is its formula.
-        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, b"verifier"));
+        let challenge = sha256_base64url("verifier");
         assert!(text.contains(&format!(
             "code_challenge={challenge}&code_challenge_method=S256"
         )));
