@@ -236,6 +236,23 @@ impl Shared {
         }
     }
 
+    /// Reports these lists and resources as changed, since notifications of that may have been missed.
+    pub(super) fn has_missed_changes<'u>(
+        &self,
+        lists: &[&str],
+        resources: impl Iterator<Item = &'u Arc<str>>,
+    ) {
+        let Some(events) = &self.events else {
+            return;
+        };
+        for list in lists {
+            events.list_changed(list);
+        }
+        for uri in resources {
+            events.resource_updated(uri);
+        }
+    }
+
     /// Fails all pending requests.
     pub(super) fn close(&self, why: &ClientError) {
         let pending = {

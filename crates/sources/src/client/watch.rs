@@ -27,12 +27,8 @@ enum Listening {
     Id(u64),
 }
 
-/// Lists with the notifications of their changes.
-const LISTS: [(&str, &str); 3] = [
-    ("tools", "notifications/tools/list_changed"),
-    ("resources", "notifications/resources/list_changed"),
-    ("prompts", "notifications/prompts/list_changed"),
-];
+/// Lists whose changes servers notify of.
+const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
 
 impl Client {
     /// Subscribes to list changes of a server without sessions, if it supports them and there is a receiver (SUB-03).
@@ -47,10 +43,10 @@ impl Client {
             let declared = server.capabilities.get(list);
             declared.is_some_and(|declared| declared["listChanged"] == true)
         };
-        let told = LISTS.into_iter().filter(|(list, _)| tells(list));
-        let mut wanted: Map<String, Value> = told
-            .clone()
-            .map(|(list, _)| (format!("{list}ListChanged"), true.into()))
+        let lists: Vec<_> = LISTS.into_iter().filter(|list| tells(list)).collect();
+        let mut wanted: Map<String, Value> = lists
+            .iter()
+            .map(|list| (format!("{list}ListChanged"), true.into()))
             .collect();
         // A program that does not respond while a subscription is open has to be found before there is one.
         if wanted.is_empty() && matches!(self.link, Link::Stdio(_)) && self.tells_of_resources() {
@@ -59,8 +55,8 @@ impl Client {
         if wanted.is_empty() {
             return Ok(false);
         }
-        let notices = told.map(|(_, method)| (method, None)).collect();
-        match self.listen_to(Value::Object(wanted), notices).await? {
+        let listening = self.listen_to(Value::Object(wanted), lists, BTreeSet::new());
+        match listening.await? {
             Listening::Task(task) => {
                 self.background.push(task);
                 Ok(false)
@@ -164,12 +160,8 @@ impl Client {
         uris: &BTreeSet<Arc<str>>,
     ) -> Result<(Listening, BTreeSet<Arc<str>>), ClientError> {
         let wanted = json!({"resourceSubscriptions": uris});
-        let notices = uris.iter().map(|uri| {
-            let params = json!({"uri": uri}).to_string();
-            ("notifications/resources/updated", Some(params))
-        });
         let mut acknowledged = self.shared.acknowledged();
-        let listening = self.listen_to(wanted, notices.collect()).await?;
+        let listening = self.listen_to(wanted, Vec::new(), uris.clone()).await?;
         // The former subscription ends only after the new one is acknowledged, so that no update is missed.
         let _ = timeout(ACKNOWLEDGES, acknowledged.changed()).await;
         let accepted = acknowledged.borrow_and_update();
@@ -180,11 +172,12 @@ impl Client {
         Ok((listening, refused))
     }
 
-    /// Opens a subscription in version 2026-07-28. `notices`: see [`Subscription::notices`].
+    /// Opens a subscription to these lists and resources in version 2026-07-28.
     async fn listen_to(
         &self,
         wanted: Value,
-        notices: Vec<(&'static str, Option<String>)>,
+        lists: Vec<&'static str>,
+        resources: BTreeSet<Arc<str>>,
     ) -> Result<Listening, ClientError> {
         let listen = self.introduced(Params::new().with("notifications", wanted));
         match &self.link {
@@ -194,7 +187,8 @@ impl Client {
                     discover: self.introduced(Params::new()),
                     server: Arc::clone(&self.server),
                     patience: self.options.connect_timeout,
-                    notices,
+                    lists,
+                    resources,
                 };
                 let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
                 Ok(Listening::Task(AbortOnDrop::spawn(subscribed)))
