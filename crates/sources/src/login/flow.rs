@@ -21,9 +21,7 @@ use crate::environment::{Secret, unix_seconds};
 use crate::net::{Client, OutgoingRequest};
 use crate::seal::{random_bytes, sha256_base64url};
 use crate::source::credentials::{DPOP_ALGORITHM, DpopKey};
-use crate::source::tokens::{
-    Grant, Granted, Grants, KeepError, Name, Tokens, client, is_same_issuer,
-};
+use crate::source::tokens::{Grant, Granted, Grants, Name, Tokens, client, is_same_issuer};
 
 /// Parameters of a login.
 #[derive(Clone, Debug)]
@@ -182,11 +180,7 @@ pub async fn log_in(
     // The token must be storable before the user is asked for consent.
     let name = Name::of_login(&request.server);
     let failed = kept_in(tokens);
-    let known = tokens
-        .load(&name)
-        .await
-        .or_else(known_to_be_foreign)
-        .map_err(&failed)?;
+    let known = tokens.load_readable(&name).await.map_err(&failed)?;
     let callback = Callback::listen(request.port)
         .await
         .map_err(|source| LoginError::Listen {
@@ -240,14 +234,6 @@ pub(crate) async fn redeem(
     let granted: Granted = grant.ask(&endpoint, &fields).await?;
     grant.take(granted, SystemTime::now());
     Ok(())
-}
-
-/// Treats unreadable stored data as absent, because a login replaces it.
-fn known_to_be_foreign(error: KeepError) -> Result<Option<Grants>, KeepError> {
-    match error {
-        KeepError::Foreign => Ok(None),
-        error => Err(error),
-    }
 }
 
 /// Checks whether an issuer may receive the client's secret, if there is one. The user must have named the issuer, or
