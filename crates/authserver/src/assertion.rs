@@ -12,9 +12,10 @@ use super::client::Client;
 use super::error::OAuthError;
 use super::form::{PARAMETERS_MAX_BYTES, Parameters};
 use super::server::AuthorizationServer;
-use super::text::{distinct, random_text, text_digest};
+use super::text::{distinct, random_text};
 use super::token::{Grant, away};
 use crate::auth::DpopProof;
+use crate::seal::sha256_base64url;
 
 /// Maximum length of an assertion's unique ID, in bytes.
 const ID_MAX_BYTES: usize = 256;
@@ -62,7 +63,7 @@ impl AuthorizationServer {
         let life = Duration::from_secs(expires.saturating_sub(now) + 120);
         if !self
             .once
-            .use_assertion(&text_digest(id), life)
+            .use_assertion(&sha256_base64url(id), life)
             .await
             .map_err(away)?
         {

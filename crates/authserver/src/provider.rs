@@ -21,13 +21,13 @@ use url::{Url, form_urlencoded};
 use self::documents::{FailedFetch, ProviderDocuments};
 use super::error::OAuthError;
 use super::sealed::User;
-use super::text::text_digest;
 use crate::auth::{
     AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, Preset, ProviderKind,
     strict_object, verify_id_token, verify_identity_assertion,
 };
 use crate::environment::{Secret, unix_seconds};
 use crate::net::{Client, FetchedResponse, OutgoingRequest};
+use crate::seal::sha256_base64url;
 
 /// Issuer that GitHub names in its responses (RFC 9207).
 const GITHUB_ISSUER: &str = "https://github.com/login/oauth";
@@ -100,7 +100,7 @@ impl Provider {
     ) -> Result<Url, OAuthError> {
         let known = self.known().await?;
         let mut url = known.authorization.clone();
-        let challenge = text_digest(verifier);
+        let challenge = sha256_base64url(verifier);
         {
             let mut query = url.query_pairs_mut();
             query

@@ -1,6 +1,5 @@
-//! Random text, digests of text, and lists in text.
+//! Random text, and lists in text.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -20,8 +19,4 @@ pub(super) fn distinct(list: &str) -> Vec<String> {
         }
     }
     scopes
-}
-
-pub(super) fn text_digest(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }

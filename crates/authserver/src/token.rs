@@ -19,8 +19,9 @@ use super::once::Rotation;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, Code, RefreshToken, User};
 use super::server::AuthorizationServer;
-use super::text::{distinct, random_text, text_digest};
+use super::text::{distinct, random_text};
 use crate::auth::{DpopProof, DpopRequest};
+use crate::seal::sha256_base64url;
 use crate::state::StateError;
 use crate::telemetry::LogInterval;
 
@@ -415,7 +416,7 @@ impl AuthorizationServer {
 /// Returns true if a PKCE challenge is the digest of a verifier (RFC 7636, section 4.6).
 fn is_challenge_of(challenge: &str, verifier: &str) -> bool {
     let is_unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let expected = text_digest(verifier);
+    let expected = sha256_base64url(verifier);
     verifier.bytes().all(is_unreserved)
         && verify_slices_are_equal(expected.as_bytes(), challenge.as_bytes()).is_ok()
 }

@@ -9,9 +9,10 @@ use super::error::OAuthError;
 use super::form::Parameters;
 use super::sealed::{self, LoginState, Recognized};
 use super::server::AuthorizationServer;
-use super::text::{random_text, text_digest};
+use super::text::random_text;
 use crate::environment::unix_seconds;
 use crate::net::Body;
+use crate::seal::sha256_base64url;
 
 /// Time for which a recognized user can go on, in seconds.
 const VISITOR_SECONDS: u64 = 5 * 60;
@@ -135,7 +136,7 @@ impl BrowserCookie {
         let value = known.unwrap_or_else(random_text);
         let name = self.name(slot_of(&value));
         Browser {
-            digest: text_digest(&value),
+            digest: sha256_base64url(&value),
             set: set_cookie(&name, &value, 3600, self.is_secure),
         }
     }
@@ -143,7 +144,7 @@ impl BrowserCookie {
     /// Returns true if the browser of a request has the cookie with this digest.
     pub fn is_of(self, headers: &HeaderMap, digest: &str) -> bool {
         self.values(headers)
-            .any(|value| text_digest(value) == digest)
+            .any(|value| sha256_base64url(value) == digest)
     }
 
     /// Returns the values of the cookies that have the right form and are there once.

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use aws_lc_rs::digest;
-use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 
 use super::table::ListItem;
 use super::{AnyResource, ResourceDefinition, StaticResource};
 use crate::protocol::Revision;
+use crate::seal::sha256_hex;
 
 /// Identifier of the extension.
 pub const EXTENSION: &str = "io.modelcontextprotocol/skills";
@@ -239,7 +238,7 @@ impl Skill {
             .map(|(path, contents)| {
                 json!({
                     "uri": self.uri_of(path),
-                    "digest": format!("sha256:{}", sha256(contents)),
+                    "digest": format!("sha256:{}", sha256_hex(contents)),
                     "size": contents.len(),
                 })
             })
@@ -454,11 +453,6 @@ fn read_yaml(text: &str) -> Result<Map<String, Value>, String> {
 #[cfg(not(feature = "config-files"))]
 fn read_yaml(_: &str) -> Result<Map<String, Value>, String> {
     Err("YAML requires the feature `config-files`, which this build does not have".to_owned())
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    let digest = digest::digest(&digest::SHA256, bytes);
-    HEXLOWER.encode(digest.as_ref())
 }
 
 #[cfg(test)]

@@ -154,6 +154,8 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         Ok::<_, AppError>(starts_again.get())
     });
     runtime.shutdown_background();
+    // What is still running ends with this process; programs that it has started would go on.
+    net::child::kill_all();
     match (served, program) {
         (Ok(true), Some(program)) => start_again(program),
         (Ok(_), _) => Ok(()),

@@ -27,14 +27,12 @@ pub use self::client_key::ClientKeyConfig;
 pub use self::config::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(super) use self::dpop_key::{ALGORITHM as DPOP_ALGORITHM, AccessToken, DpopKey};
 pub(crate) use self::error::{CredentialError, LoginNeeded};
-use self::header_value::sensitive;
-pub(super) use self::header_value::{basic_value, bearer_value};
+pub(super) use self::header_value::{basic_value, bearer_value, sensitive};
 use self::oauth::{Issuer, OAuth};
 pub(crate) use self::on_behalf::OnBehalfOf;
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 pub(super) use self::refreshing::{GrantType, Renewed};
-use self::token_request::read_token;
-pub(super) use self::token_request::{read_answer, token_request};
+pub(super) use self::token_request::{issuer_client, read_answer, read_token, token_request};
 use super::identity::header_name;
 use super::parts::SourceParts;
 use super::per_user::UserLogins;
@@ -132,18 +130,7 @@ impl Credentials {
             on_behalf_of,
             per_user,
         } = config;
-        let ways = [
-            bearer.is_some(),
-            bearer_file.is_some(),
-            basic.is_some(),
-            header.is_some(),
-            query.is_some(),
-            oauth.is_some(),
-            *login,
-            on_behalf_of.is_some(),
-            per_user.is_some(),
-        ];
-        if ways.iter().filter(|given| **given).count() > 1 {
+        if 1 < config.methods() {
             return Err("it has several authentication methods; keep one".to_owned());
         }
         if let Some(token) = bearer {

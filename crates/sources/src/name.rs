@@ -1,9 +1,9 @@
 //! Generated tool names.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use crate::protocol::floor_char_boundary;
+use crate::seal::sha256;
 
 /// Maximum length that every model provider accepts.
 pub(super) const NAME_CHARACTERS_MAX: usize = 64;
@@ -36,11 +36,11 @@ const DIGITS: usize = 8;
 
 /// Appends a digest of `whole` to a name, of which so much is kept that the result has at most `max` characters.
 fn marked(name: &str, max: usize, whole: &str) -> String {
-    let hash = digest(&SHA256, whole.as_bytes());
+    let hash = sha256(whole);
     let end = floor_char_boundary(name, max - DIGITS - 1);
     let mut short = name[..end].trim_end_matches('_').to_owned();
     short.push('_');
-    HEXLOWER.encode_append(&hash.as_ref()[..DIGITS / 2], &mut short);
+    HEXLOWER.encode_append(&hash[..DIGITS / 2], &mut short);
     short
 }
 

@@ -33,7 +33,7 @@ pub use self::accounts::{
 };
 use super::credentials::{AccessToken, CredentialError, GrantType, LoginNeeded, Renewed};
 use super::login::{Registrations, end_login};
-use super::tokens::{Grant, Name, Tokens};
+use super::tokens::{Grant, Name, Tokens, is_same_issuer};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
 use crate::environment::Secret;
@@ -72,8 +72,8 @@ impl PerUserConfig {
     /// Returns true if a stored grant is of the configured client and issuer, as far as they are configured.
     pub(super) fn has_granted(&self, grant: &Grant) -> bool {
         let is = |configured: &Option<String>, stored: &str| {
-            let configured = configured.as_deref().map(|text| text.trim_end_matches('/'));
-            configured.is_none_or(|configured| configured == stored.trim_end_matches('/'))
+            let configured = configured.as_deref();
+            configured.is_none_or(|configured| is_same_issuer(configured, stored))
         };
         is(&self.client_id, &grant.client_id)
             && is(&self.token_url, &grant.token_endpoint)
@@ -103,7 +103,6 @@ const WAIT_SHARE: f64 = 0.75;
 const LOOK: Duration = Duration::from_millis(500);
 /// Time for which metadata of an issuer is used.
 const METADATA_LIFE: Duration = Duration::from_secs(3600);
-const METADATA_BYTES: usize = 256 * 1024;
 
 /// Logins of users at the API of one source.
 pub struct UserLogins {

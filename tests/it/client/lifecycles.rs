@@ -200,6 +200,36 @@ async fn who_has_to_log_in_is_told_so_and_not_probed_further() {
 }
 
 #[tokio::test]
+async fn who_has_to_log_in_to_a_stream_of_http_sse_is_told_so() {
+    let site = Site::start(|_, asked| match &*asked.method {
+        "GET" => Told::json(401, json!({})).header("www-authenticate", "Bearer realm=\"a\""),
+        _ => Told::json(405, json!({})),
+    });
+    let refused = Client::connect(to(&format!("{}/sse", site.url)), quick()).await;
+    assert!(
+        matches!(&refused, Err(ClientError::Unauthorized { challenge }) if challenge == "Bearer realm=\"a\""),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_error_in_json_of_a_server_without_mcp_is_reported_with_its_status() {
+    for (status, reported) in [
+        (
+            404,
+            "HTTP 404: Not Found; the server may not speak MCP at this URL: check the URL, whose path is often /mcp (-32603)",
+        ),
+        (503, "HTTP 503: Not Found (-32603)"),
+    ] {
+        let site = Site::start(move |_, _| Told::json(status, json!({"error": "Not Found"})));
+        let refused = Client::connect(to(&format!("{}/mcp", site.url)), quick()).await;
+        let refused = refused.expect_err("no MCP");
+        assert!(matches!(refused, ClientError::Rpc(_)), "{refused:?}");
+        assert_eq!(refused.to_string(), reported);
+    }
+}
+
+#[tokio::test]
 async fn what_is_remembered_of_a_server_is_not_asked_again_until_it_fails() {
     let is_modern = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&is_modern);

@@ -1,8 +1,12 @@
-//! Servers of HTTP+SSE (2024-11-05) that send nothing for a long time.
+//! Servers of HTTP+SSE (2024-11-05) that send nothing for a long time, or reject messages.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
+
+use futures_util::future::BoxFuture;
+use longshore::client::Credentials;
+use longshore::net::OutgoingRequest;
 
 use super::*;
 use crate::support::incoming;
@@ -46,17 +50,30 @@ fn serve(
             continue;
         }
         let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let status = match &*request.target {
-            "/messages" if message["method"] == "tools/list" => "403 Forbidden",
-            "/messages" => "202 Accepted",
-            _ => "405 Method Not Allowed",
-        };
-        let echo = match status {
-            "403 Forbidden" => request.headers["authorization"].as_str(),
-            _ => "",
+        let authorization = request.headers.get("authorization");
+        let authorization = authorization.map_or("", String::as_str);
+        let (status, challenge, echo) = match (
+            &*request.target,
+            message["method"].as_str().unwrap_or_default(),
+        ) {
+            ("/messages", "tools/list") => ("403 Forbidden", String::new(), authorization),
+            ("/messages", "prompts/list") => (
+                "403 Forbidden",
+                r#"Bearer error="insufficient_scope", scope="files:write""#.to_owned(),
+                "",
+            ),
+            ("/messages", "resources/list") => (
+                "401 Unauthorized",
+                format!(r#"Bearer realm="{authorization}""#),
+                "",
+            ),
+            ("/messages", _) => ("202 Accepted", String::new(), ""),
+            _ => ("405 Method Not Allowed", String::new(), ""),
         };
         let length = echo.len();
-        let response = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{echo}");
+        let response = format!(
+            "HTTP/1.1 {status}\r\nwww-authenticate: {challenge}\r\ncontent-length: {length}\r\n\r\n{echo}"
+        );
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" if status.starts_with("202") => Some(json!({
                 "protocolVersion": "2024-11-05", "capabilities": {},
@@ -79,10 +96,14 @@ fn serve(
 }
 
 async fn connect(url: &str) -> Client {
-    connect_with(url, http::HeaderMap::new()).await
+    connect_with(url, http::HeaderMap::new(), None).await
 }
 
-async fn connect_with(url: &str, headers: http::HeaderMap) -> Client {
+async fn connect_with(
+    url: &str,
+    headers: http::HeaderMap,
+    credentials: Option<Arc<dyn Credentials>>,
+) -> Client {
     let deadlines = Deadlines {
         total: None,
         idle: Duration::from_millis(500),
@@ -98,6 +119,7 @@ async fn connect_with(url: &str, headers: http::HeaderMap) -> Client {
     };
     let options = Options {
         lifecycle: Lifecycle::Legacy,
+        credentials,
         ..quick()
     };
     Client::connect(target, options).await.expect("connected")
@@ -121,13 +143,62 @@ async fn a_stream_is_given_up_if_a_ping_is_not_answered() {
     crate::lasting::becomes(|| client.is_closed());
 }
 
+/// A sensitive header.
+fn authorization() -> http::HeaderMap {
+    let mut token = http::HeaderValue::from_static("Bearer canary-of-the-api");
+    token.set_sensitive(true);
+    http::HeaderMap::from_iter([(http::header::AUTHORIZATION, token)])
+}
+
+/// Credentials that record what they lack.
+#[derive(Debug, Default)]
+struct Lacking(Mutex<Vec<String>>);
+
+impl Credentials for Lacking {
+    fn apply<'r>(&'r self, _: &'r mut OutgoingRequest) -> BoxFuture<'r, Result<(), ClientError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn lacks<'r>(&'r self, scope: &'r str) -> BoxFuture<'r, ()> {
+        self.0.lock().expect("not poisoned").push(scope.to_owned());
+        Box::pin(async {})
+    }
+
+    fn refused<'r>(
+        &'r self,
+        _: &'r OutgoingRequest,
+        _: &'r http::HeaderMap,
+    ) -> BoxFuture<'r, bool> {
+        Box::pin(async { false })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_challenge_of_a_rejected_message_says_what_is_missing() {
+    let (url, _pinged) = start(true);
+    let lacking = Arc::new(Lacking::default());
+    let credentials = Arc::clone(&lacking) as Arc<dyn Credentials>;
+    let client = connect_with(&url, authorization(), Some(credentials)).await;
+    let scope = client.request("prompts/list", Params::new(), None, None);
+    let refused = scope.await.expect_err("status 403");
+    assert!(
+        matches!(&refused, ClientError::InsufficientScope { scope } if scope == "files:write"),
+        "{refused:?}"
+    );
+    assert_eq!(*lacking.0.lock().expect("not poisoned"), ["files:write"]);
+    let login = client.request("resources/list", Params::new(), None, None);
+    let refused = login.await.expect_err("status 401");
+    assert!(
+        matches!(&refused, ClientError::Unauthorized { challenge } if challenge == r#"Bearer realm="Bearer ***""#),
+        "{refused:?}"
+    );
+    assert!(!client.is_closed());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_in_an_error_response_to_a_message_are_redacted() {
     let (url, _pinged) = start(true);
-    let mut token = http::HeaderValue::from_static("Bearer canary-of-the-api");
-    token.set_sensitive(true);
-    let headers = http::HeaderMap::from_iter([(http::header::AUTHORIZATION, token)]);
-    let client = connect_with(&url, headers).await;
+    let client = connect_with(&url, authorization(), None).await;
     let refused = client
         .request("tools/list", Params::new(), None, None)
         .await;

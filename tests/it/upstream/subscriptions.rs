@@ -105,6 +105,8 @@ fn telling(folder: &Path, modern: bool) -> String {
             *resources/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"resultType":"complete","resources":[{{"uri":"x://a","name":"a"}},{{"uri":"x://b","name":"b"}}]}}}}' ;;
             *resources/read*) [ -e {folder}/died ] || {{ : > {folder}/died; exit 1; }}
                 echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"contents":[]}}}}' ;;
+            *resources/subscribe*x://b*) [ -e {folder}/refuses ] && answer='{no}' || answer='"result":{{}}'
+                printf '%s\n' "$line" >> {folder}/asked; echo '{{"jsonrpc":"2.0","id":'$id','"$answer"'}}' ;;
             *resources/subscribe*|*resources/unsubscribe*) printf '%s\n' "$line" >> {folder}/asked; echo '{{"jsonrpc":"2.0","id":'$id',"result":{{}}}}'
                 case "$line" in *subscribe*x://a*) echo '{updated}' ;; esac ;;
             *subscriptions/listen*) printf '%s\n' "$line" >> {folder}/asked; echo '{acknowledged}'; echo '{updated}' ;;
@@ -141,6 +143,27 @@ fn sub_01_one_without_sessions_is_asked_for_all_that_anybody_listens_to() {
     drop(stream);
     becomes(|| asked(folder.path()).len() == 5);
     assert_eq!(asked(folder.path())[4], "cancelled");
+}
+
+#[test]
+fn a_resource_whose_subscription_is_rejected_is_not_reported_as_updated() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("refuses"), "").expect("written");
+    let server = behind([("x", stdio(&telling(folder.path(), false)))]).start();
+    let session = server.session("2025-11-25");
+    let mut stream = open(&server, &session);
+    subscribe(&session, "subscribe", "x://b");
+    becomes(|| asked(folder.path()).len() == 1);
+    subscribe(&session, "subscribe", "x://a");
+    assert_eq!(updated(stream.event()), "x://a");
+    subscribe(&session, "unsubscribe", "x://b");
+    subscribe(&session, "unsubscribe", "x://a");
+    becomes(|| asked(folder.path()).len() == 3);
+    let lines = asked(folder.path());
+    assert!(
+        lines[2].contains("resources/unsubscribe") && lines[2].contains("x://a"),
+        "there is no subscription to end: {lines:?}"
+    );
 }
 
 #[test]

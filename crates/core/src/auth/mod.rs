@@ -31,7 +31,7 @@ mod builder;
 mod credential_cache;
 mod store_backoff;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use crate::seal::sha256;
 
 pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, check_holder, new_key};
@@ -68,9 +68,3 @@ pub use principal::{Principal, PrincipalKind};
 pub use resource::{PublicUrl, RequestTarget};
 pub use scopes::{SCOPE_ADVICE, is_scope};
 pub use store_backoff::StoreBackoff;
-
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    hash
-}

@@ -5,11 +5,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 
 use super::policy::ClassCache;
+use crate::seal::sha256_hex;
 
 /// The authenticated caller.
 ///
@@ -341,8 +340,7 @@ fn id(kind: PrincipalKind, marks: &[&str]) -> Arc<str> {
     if text.len() <= ID_MAX_BYTES {
         return text.into();
     }
-    let digest = digest(&SHA256, text.as_bytes());
-    format!("{}#{}", kind.as_str(), HEXLOWER.encode(digest.as_ref())).into()
+    format!("{}#{}", kind.as_str(), sha256_hex(text)).into()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod sealed_store;
 
 pub use crate::environment::Secret;
 pub use config::{KeyError, SealConfig};
-pub use digest::{digest, short_digest};
+pub use digest::{digest, sha256, sha256_base64url, sha256_hex, short_digest};
 #[cfg(feature = "oauth")]
 pub use dpop_nonces::SignedNonces;
 pub use key_ring::KeyRing;

@@ -1,12 +1,12 @@
 //! Signatures that other programs verify: JWTs, signed with keys derived from the key ring.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::KeyRing;
+use super::digest::sha256_base64url;
 
 /// Ed25519 keys of one purpose, derived from the key ring: replicas with the same ring have the same keys.
 pub struct SigningKeys {
@@ -25,7 +25,7 @@ impl SigningKeys {
             let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
             // RFC 7638: required members only, in alphabetical order.
             let thumbprint = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
-            let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, thumbprint.as_bytes()));
+            let id = sha256_base64url(thumbprint);
             public.push(json!({
                 "kty": "OKP", "crv": "Ed25519", "x": x, "kid": id, "use": "sig", "alg": "EdDSA",
             }));

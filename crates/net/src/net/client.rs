@@ -220,12 +220,17 @@ impl Client {
         &self,
         request: OutgoingRequest,
     ) -> BoxFuture<'_, Result<StreamingResponse, FetchError>> {
-        Box::pin(self.follow(request))
-    }
-
-    async fn follow(&self, mut request: OutgoingRequest) -> Result<StreamingResponse, FetchError> {
         let limit = request.total.or(self.deadlines.total);
         let total = limit.map(|limit| (Instant::now() + limit, limit));
+        Box::pin(self.follow(request, total))
+    }
+
+    /// Sends a request and follows redirects. `total` is the end of the whole request, with its limit.
+    pub(super) async fn follow(
+        &self,
+        mut request: OutgoingRequest,
+        total: Option<(Instant, Duration)>,
+    ) -> Result<StreamingResponse, FetchError> {
         clean(&mut request.headers);
         let mut followed = 0;
         loop {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
@@ -113,12 +114,12 @@ impl PinnedClient {
         body: Bytes,
     ) -> Result<StreamingResponse, FetchError> {
         let parts = &*self.0;
-        if !parts.is_own.load(Ordering::Relaxed) {
-            return parts.by_client(method, headers, body).await;
-        }
         let deadlines = parts.client.deadlines();
         let now = Instant::now();
         let total = deadlines.total.map(|limit| (now + limit, limit));
+        if !parts.is_own.load(Ordering::Relaxed) {
+            return parts.by_client(method, headers, body, total).await;
+        }
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = parts.path.clone();
@@ -131,7 +132,9 @@ impl PinnedClient {
             Ok(Sent::Http2(request)) => {
                 let (head, body) = request.into_parts();
                 let body = into_bytes(body).await;
-                return parts.by_client(head.method, head.headers, body).await;
+                return parts
+                    .by_client(head.method, head.headers, body, total)
+                    .await;
             }
             Err(error) => return Err(error),
         };
@@ -195,16 +198,18 @@ impl Parts {
         Ok(Some(sender))
     }
 
+    /// Sends a request over the client's pool. `total` is the end of the whole request, with its limit.
     async fn by_client(
         &self,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
+        total: Option<(Instant, Duration)>,
     ) -> Result<StreamingResponse, FetchError> {
         let mut outgoing = OutgoingRequest::new(method, self.url.clone());
         outgoing.headers = headers;
         outgoing.body = body;
-        let answer = self.client.open(outgoing).await?;
+        let answer = Box::pin(self.client.follow(outgoing, total)).await?;
         let is_http1 = answer.version < Version::HTTP_2;
         self.is_own.store(is_http1, Ordering::Relaxed);
         Ok(answer)

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac;
 use data_encoding::HEXLOWER;
 use http::header::AUTHORIZATION;
@@ -13,6 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::environment::Secret;
 use crate::net::OutgoingRequest;
+use crate::seal::sha256_hex;
 
 /// Credentials that sign a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) fn sign(
     let now = now.to_zoned(jiff::tz::TimeZone::UTC);
     let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
     let date = now.strftime("%Y%m%d").to_string();
-    let body = HEXLOWER.encode(digest(&SHA256, &request.body).as_ref());
+    let body = sha256_hex(&request.body);
     let text = |text: &str| HeaderValue::from_str(text).map_err(|_| SignError::NotText);
     request.headers.insert(SHA256_HEADER, text(&body)?);
     request.headers.insert(DATE_HEADER, text(&time)?);
@@ -65,7 +65,7 @@ pub(super) fn sign(
     }
     let (names, canonical) = canonical(request, &body);
     let scope = format!("{date}/{region}/s3/aws4_request");
-    let hash = HEXLOWER.encode(digest(&SHA256, canonical.as_bytes()).as_ref());
+    let hash = sha256_hex(canonical);
     let string_to_sign = format!("{ALGORITHM}\n{time}\n{scope}\n{hash}");
     let mut key = format!("AWS4{}", keys.secret.expose()).into_bytes();
     for part in [&*date, region, "s3", "aws4_request"] {

@@ -5,7 +5,6 @@
 //! address that the platform names; no other non-public address is reachable.
 
 use std::fmt;
-use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use url::Url;
 use super::sign::Keys;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, Client, Deadlines, EgressConfig, FetchedResponse, OutgoingRequest};
+use crate::source::credentials::{read_token, sensitive};
 
 /// Credentials provider with the most recent credentials.
 pub(super) struct Workload {
@@ -71,7 +71,6 @@ struct MetadataResponse {
     expiration: Option<String>,
 }
 
-const TOKEN_BYTES: u64 = 64 * 1024;
 const ANSWER_BYTES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time before expiry at which credentials are renewed. Credentials that last less than twice as long are renewed at
@@ -281,7 +280,7 @@ impl Workload {
                     Some(WorkloadCredential::File(file)) => Some(read_text(file).await?),
                 };
                 if let Some(proof) = proof {
-                    request = request.header(AUTHORIZATION, secret_value(&proof)?);
+                    request = request.header(AUTHORIZATION, sensitive(proof.expose())?);
                 }
                 self.read(&self.ask(request).await?)
             }
@@ -290,8 +289,7 @@ impl Workload {
                 let request = OutgoingRequest::new(Method::PUT, url("latest/api/token")?)
                     .header(MACHINE_TOKEN_LIFE, HeaderValue::from_static("300"));
                 let token = self.ask(request).await?;
-                let token = Secret::from(String::from_utf8_lossy(&token.body).trim().to_owned());
-                let token = secret_value(&token)?;
+                let token = sensitive(String::from_utf8_lossy(&token.body).trim())?;
                 let roles = url("latest/meta-data/iam/security-credentials/")?;
                 let asked =
                     OutgoingRequest::get(roles.clone()).header(MACHINE_TOKEN, token.clone());
@@ -399,25 +397,10 @@ fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     Some(inside.trim()).filter(|inside| !inside.is_empty())
 }
 
-fn secret_value(secret: &Secret) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(secret.expose())
-        .map_err(|_| "a token has characters that no header can hold".to_owned())?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
 async fn read_text(file: &Path) -> Result<Secret, String> {
     let path = file.to_owned();
-    let read = net::spawn_blocking(move || {
-        let mut text = String::new();
-        std::fs::File::open(path)?
-            .take(TOKEN_BYTES)
-            .read_to_string(&mut text)?;
-        Ok::<_, std::io::Error>(text.trim().to_owned())
-    });
-    match read.await {
-        Ok(Ok(text)) if !text.is_empty() => Ok(Secret::from(text)),
-        Ok(Ok(_)) => Err(format!("{}: the file is empty", file.display())),
+    match net::spawn_blocking(move || read_token(&path)).await {
+        Ok(Ok(text)) => Ok(Secret::from(text)),
         Ok(Err(error)) => Err(format!("{}: {error}", file.display())),
         Err(_) => Err("this process is ending".to_owned()),
     }

@@ -1,15 +1,20 @@
-//! Renewable credentials for servers reached over HTTP.
+//! Renewable credentials for servers reached over HTTP, and responses that reject them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::ClientError;
-use crate::net::{Client as HttpClient, OutgoingRequest, PinnedClient, StreamingResponse};
-use crate::source::redact::added_secrets;
+use super::error::beginning;
+use crate::net::{
+    Client as HttpClient, OutgoingRequest, PinnedClient, StreamingResponse, challenge_parameter,
+};
+use crate::source::redact::{added_secrets, conceal, conceal_in_headers, secrets_of};
 
 /// Adds credentials to requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
@@ -54,13 +59,54 @@ impl Sender {
         }
     }
 
-    /// Records the scopes of an `insufficient_scope` error.
-    pub(super) async fn lacks(&self, scope: &str) {
-        if let Some(credentials) = &self.credentials
-            && !scope.is_empty()
-        {
-            credentials.lacks(scope).await;
+    /// Returns the error for a response that asks for other credentials: 401, or 403 for a scope, which is recorded.
+    pub(super) async fn check_access(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<(), ClientError> {
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = headers.get(WWW_AUTHENTICATE);
+            return Err(ClientError::Unauthorized {
+                challenge: challenge
+                    .map(|value| beginning(value.as_bytes()))
+                    .unwrap_or_default(),
+            });
         }
+        if status == StatusCode::FORBIDDEN
+            && let Some(scope) = insufficient_scope(headers)
+        {
+            if let Some(credentials) = &self.credentials
+                && !scope.is_empty()
+            {
+                credentials.lacks(&scope).await;
+            }
+            return Err(ClientError::InsufficientScope {
+                scope: beginning(scope.as_bytes()),
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends a request as [`send`](Self::send) does. Returns an error for a response that is not a success.
+    pub(super) async fn send_successfully(
+        &self,
+        outgoing: OutgoingRequest,
+    ) -> Result<StreamingResponse, ClientError> {
+        let configured = secrets_of(&outgoing.headers, &outgoing.url);
+        let (mut answer, mut secrets) = self.send(outgoing).await?;
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        secrets.extend(configured);
+        conceal_in_headers(secrets.iter().map(Cow::from), &mut answer.headers);
+        self.check_access(answer.status, &answer.headers).await?;
+        let mut answer = answer.read().await?;
+        conceal(secrets.into_iter().map(Cow::from), &mut answer);
+        Err(ClientError::Status {
+            status: answer.status.as_u16(),
+            said: beginning(&answer.body),
+        })
     }
 
     /// Posts a message over a pinned client, with headers that the client has prepared. Also returns the secrets of the
@@ -134,5 +180,39 @@ impl Sender {
             ),
         };
         Ok((answer, secrets))
+    }
+}
+
+/// The scopes that a challenge asks for, if its error is `insufficient_scope` (RFC 6750, 3.1). Empty if it names none.
+fn insufficient_scope(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(WWW_AUTHENTICATE).iter();
+    let mut values = values.filter_map(|value| value.to_str().ok());
+    values.find_map(|value| {
+        let error = challenge_parameter(value, "error")?;
+        (error == "insufficient_scope")
+            .then(|| challenge_parameter(value, "scope").unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scope_of_a_challenge_counts_where_scope_is_what_is_missing() {
+        let scope = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(WWW_AUTHENTICATE, http::HeaderValue::from_static(text));
+            insufficient_scope(&headers)
+        };
+        let reported =
+            r#"Bearer error="insufficient_scope", scope="files:read files:write", realm="x""#;
+        assert_eq!(scope(reported).as_deref(), Some("files:read files:write"));
+        assert_eq!(
+            scope("Bearer error=insufficient_scope").as_deref(),
+            Some("")
+        );
+        assert_eq!(scope(r#"Bearer error="invalid_token", scope="a""#), None);
+        assert_eq!(scope("Basic"), None);
     }
 }

@@ -93,7 +93,8 @@ pub enum ClientError {
     Protocol(String),
 }
 
-fn of_what(said: &str) -> String {
+/// Returns what follows a colon in a message; nothing if there is nothing.
+pub(super) fn of_what(said: &str) -> String {
     if said.is_empty() {
         String::new()
     } else {

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use url::Url;
 
-use super::challenge::insufficient_scope;
 use super::credentials::Sender;
-use super::error::beginning;
+use super::error::{beginning, of_what};
 use super::lifecycle;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
@@ -41,8 +40,6 @@ const RESUMPTION_PAUSE_MIN: Duration = Duration::from_millis(100);
 const QUIET_MAX: Duration = Duration::from_secs(1800);
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Time to wait for the acknowledgement of `subscriptions/listen`, which some servers do not send.
-const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     client: Sender,
@@ -192,31 +189,6 @@ impl Link {
         headers
     }
 
-    /// Returns the error for a response that asks for other credentials.
-    async fn check_access(
-        &self,
-        status: StatusCode,
-        headers: &HeaderMap,
-    ) -> Result<(), ClientError> {
-        if status == StatusCode::UNAUTHORIZED {
-            let challenge = headers.get(WWW_AUTHENTICATE);
-            return Err(ClientError::Unauthorized {
-                challenge: challenge
-                    .map(|value| beginning(value.as_bytes()))
-                    .unwrap_or_default(),
-            });
-        }
-        if status == StatusCode::FORBIDDEN
-            && let Some(scope) = insufficient_scope(headers)
-        {
-            self.client.lacks(&scope).await;
-            return Err(ClientError::InsufficientScope {
-                scope: beginning(scope.as_bytes()),
-            });
-        }
-        Ok(())
-    }
-
     /// Takes the response to a message. `secrets` are those that an error response may echo.
     async fn take(
         self: &Arc<Self>,
@@ -225,7 +197,7 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let status = answer.status;
-        self.check_access(status, &answer.headers).await?;
+        self.client.check_access(status, &answer.headers).await?;
         if status.is_redirection()
             && let Ok(Some(to)) = answer.redirect()
         {
@@ -261,11 +233,15 @@ impl Link {
             for mut message in messages {
                 if let Incoming::Answer {
                     id: of,
+                    is_json_rpc,
                     outcome: Err(error),
                 } = &mut message
                     && !status.is_success()
                 {
                     error.status = Some(status.as_u16());
+                    if !*is_json_rpc && of.is_none() {
+                        error.message = without_mcp(status, &error.message);
+                    }
                     if status == StatusCode::NOT_FOUND && had_session && error.code != -32601 {
                         return Err(ClientError::SessionEnded);
                     }
@@ -458,6 +434,17 @@ impl Link {
 /// is open, and otherwise for a long time. Requests have timeouts of their own, and subscriptions can be quiet.
 fn may_be_quiet(about: Option<u64>, heard: Instant, shared: &Shared) -> bool {
     heard.elapsed() < QUIET_MAX || about.is_some() && shared.is_asking(about)
+}
+
+/// Describes an error in JSON that is not a message of MCP.
+fn without_mcp(status: StatusCode, said: &str) -> String {
+    let advice = match status.as_u16() {
+        404 | 405 | 410 => {
+            "; the server may not speak MCP at this URL: check the URL, whose path is often /mcp"
+        }
+        _ => "",
+    };
+    format!("HTTP {}{}{advice}", status.as_u16(), of_what(said))
 }
 
 fn refused_by_era(said: ClientError) -> ClientError {

@@ -1,7 +1,6 @@
 //! Connection to a server of HTTP+SSE (2024-11-05): one stream for all messages from the server, and an endpoint to
 //! post to.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -19,7 +18,6 @@ use crate::net::{
     self, AbortOnDrop, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, SseItem,
     StreamingResponse,
 };
-use crate::source::redact::{conceal, secrets_of};
 
 pub(super) struct Link {
     poster: Poster,
@@ -48,10 +46,9 @@ impl Link {
             .headers
             .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let client = Sender::new(client, options.credentials.clone());
-        let answer = client.open(outgoing).await?;
+        let answer = client.send_successfully(outgoing).await?;
         let kind = answer.headers.get(CONTENT_TYPE);
-        let streams = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        if !answer.status.is_success() || !streams {
+        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
             return Err(ClientError::Status {
                 status: answer.status.as_u16(),
                 said: "no event stream".to_owned(),
@@ -124,18 +121,10 @@ impl Poster {
             .headers
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         outgoing.body = message;
-        let configured = secrets_of(&outgoing.headers, &outgoing.url);
-        let (answer, mut secrets) = self.client.send(outgoing).await?;
-        let mut answer = answer.read().await?;
-        if answer.status.is_success() {
-            return Ok(());
-        }
-        secrets.extend(configured);
-        conceal(secrets.into_iter().map(Cow::from), &mut answer);
-        Err(ClientError::Status {
-            status: answer.status.as_u16(),
-            said: beginning(&answer.body),
-        })
+        let answer = self.client.send_successfully(outgoing).await?;
+        // The connection is used again after the whole response.
+        answer.read().await?;
+        Ok(())
     }
 }
 

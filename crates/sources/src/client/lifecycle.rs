@@ -56,15 +56,11 @@ impl LifecycleCache {
     }
 
     pub(super) fn set(&self, lifecycle: DetectedLifecycle) {
-        self.store(Some(lifecycle));
+        *self.0.lock() = Some(lifecycle);
     }
 
     pub(super) fn forget(&self) {
-        self.store(None);
-    }
-
-    fn store(&self, lifecycle: Option<DetectedLifecycle>) {
-        *self.0.lock() = lifecycle;
+        *self.0.lock() = None;
     }
 }
 

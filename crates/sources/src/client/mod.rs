@@ -9,7 +9,6 @@ mod exchange;
 mod negotiation;
 mod asked_time;
 mod attribution;
-mod challenge;
 mod credentials;
 mod error;
 mod http;
@@ -190,6 +189,8 @@ const STOPS: Duration = Duration::from_millis(500);
 /// Time to wait for the standalone GET stream of a legacy server. Some send no response headers before the first
 /// event.
 const OPENS: Duration = Duration::from_millis(300);
+/// Time to wait for the acknowledgement of a subscription. Some servers send updates without one.
+const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 /// Maximum number of `server/discover` requests to a server that rejects a version which it lists as supported.
 const PROBES_MAX: usize = 2;
 /// Maximum number of redirects of one connection.

@@ -347,7 +347,11 @@ impl Client {
         match self.link_by_http_sse(target).await {
             Ok(true) => {}
             // It has such a stream, and the problem is there.
-            Err(error @ ClientError::Protocol(_)) => return Err(error),
+            Err(
+                error @ (ClientError::Protocol(_)
+                | ClientError::Unauthorized { .. }
+                | ClientError::InsufficientScope { .. }),
+            ) => return Err(error),
             Ok(false) | Err(_) => return Err(error),
         }
         self.initialize(deadline).await?;

@@ -3,7 +3,7 @@
 mod notices;
 mod responsiveness;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,8 +12,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
 use super::asked_time::AskedTime;
@@ -40,8 +39,8 @@ pub(super) struct Shared {
     events: Option<Arc<dyn Events>>,
     questions: Semaphore,
     replies: Arc<Semaphore>,
-    /// Notified when the server has acknowledged a subscription.
-    acknowledged: Notify,
+    /// Resources of the last subscription that the server has acknowledged, if it named them.
+    acknowledged: watch::Sender<Option<BTreeSet<Arc<str>>>>,
     /// True if a message was withheld that a new connection would deliver.
     hindered: AtomicBool,
     /// Number of messages that have arrived.
@@ -89,7 +88,7 @@ impl Shared {
             events,
             questions: Semaphore::new(QUESTIONS_MAX),
             replies: Arc::new(Semaphore::new(REPLIES_MAX)),
-            acknowledged: Notify::new(),
+            acknowledged: watch::Sender::default(),
             hindered: AtomicBool::new(false),
             heard: AtomicU64::new(0),
         }
@@ -104,9 +103,9 @@ impl Shared {
         self
     }
 
-    /// Waits for the acknowledgement of a subscription.
-    pub(super) fn acknowledged(&self) -> Notified<'_> {
-        self.acknowledged.notified()
+    /// Returns a receiver of the acknowledgements of subscriptions from now on.
+    pub(super) fn acknowledged(&self) -> watch::Receiver<Option<BTreeSet<Arc<str>>>> {
+        self.acknowledged.subscribe()
     }
 
     /// Registers a request and returns the receiver of its response.
@@ -237,6 +236,23 @@ impl Shared {
         }
     }
 
+    /// Reports these lists and resources as changed, since notifications of that may have been missed.
+    pub(super) fn has_missed_changes<'u>(
+        &self,
+        lists: &[&str],
+        resources: impl Iterator<Item = &'u Arc<str>>,
+    ) {
+        let Some(events) = &self.events else {
+            return;
+        };
+        for list in lists {
+            events.list_changed(list);
+        }
+        for uri in resources {
+            events.resource_updated(uri);
+        }
+    }
+
     /// Fails all pending requests.
     pub(super) fn close(&self, why: &ClientError) {
         let pending = {
@@ -269,7 +285,7 @@ impl Shared {
     ) {
         self.heard.fetch_add(1, Ordering::Relaxed);
         match incoming {
-            Incoming::Answer { id, outcome } => {
+            Incoming::Answer { id, outcome, .. } => {
                 if let Some(id) = id.or(about) {
                     self.settle(id, outcome.map_err(ClientError::Rpc));
                 }

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::http::Subscription;
-use super::{Client, ClientError, LISTEN, Link, Params, wire};
+use super::{ACKNOWLEDGES, Client, ClientError, LISTEN, Link, Params, wire};
 use crate::net::AbortOnDrop;
 
 /// Resource subscriptions at the server.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     uris: BTreeSet<Arc<str>>,
+    /// Those of them whose subscription the server rejected.
+    refused: BTreeSet<Arc<str>>,
     /// The request that subscribes to all of them, in versions that use one.
     request: Option<Listening>,
 }
@@ -26,14 +27,8 @@ enum Listening {
     Id(u64),
 }
 
-/// Lists with the notifications of their changes.
-const LISTS: [(&str, &str); 3] = [
-    ("tools", "notifications/tools/list_changed"),
-    ("resources", "notifications/resources/list_changed"),
-    ("prompts", "notifications/prompts/list_changed"),
-];
-/// Time to wait for the acknowledgement of a subscription. A server can send updates without one.
-const ACKNOWLEDGES: Duration = Duration::from_secs(5);
+/// Lists whose changes servers notify of.
+const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
 
 impl Client {
     /// Subscribes to list changes of a server without sessions, if it supports them and there is a receiver (SUB-03).
@@ -48,10 +43,10 @@ impl Client {
             let declared = server.capabilities.get(list);
             declared.is_some_and(|declared| declared["listChanged"] == true)
         };
-        let told = LISTS.into_iter().filter(|(list, _)| tells(list));
-        let mut wanted: Map<String, Value> = told
-            .clone()
-            .map(|(list, _)| (format!("{list}ListChanged"), true.into()))
+        let lists: Vec<_> = LISTS.into_iter().filter(|list| tells(list)).collect();
+        let mut wanted: Map<String, Value> = lists
+            .iter()
+            .map(|list| (format!("{list}ListChanged"), true.into()))
             .collect();
         // A program that does not respond while a subscription is open has to be found before there is one.
         if wanted.is_empty() && matches!(self.link, Link::Stdio(_)) && self.tells_of_resources() {
@@ -60,8 +55,8 @@ impl Client {
         if wanted.is_empty() {
             return Ok(false);
         }
-        let notices = told.map(|(_, method)| (method, None)).collect();
-        match self.listen_to(Value::Object(wanted), notices).await? {
+        let listening = self.listen_to(Value::Object(wanted), lists, BTreeSet::new());
+        match listening.await? {
             Listening::Task(task) => {
                 self.background.push(task);
                 Ok(false)
@@ -94,16 +89,30 @@ impl Client {
         if self.revision.has_sessions() {
             return self.subscribe_each(&mut watching, uris).await;
         }
-        let request = match uris.is_empty() {
-            true => None,
-            false => Some(self.listen_to_resources(uris).await?),
+        let (request, refused) = match uris.is_empty() {
+            true => (None, BTreeSet::new()),
+            false => {
+                let (listening, refused) = self.listen_to_resources(uris).await?;
+                (Some(listening), refused)
+            }
         };
         watching.uris.clone_from(uris);
+        watching.refused = refused;
         if let Some(Listening::Id(id)) = std::mem::replace(&mut watching.request, request) {
             let params = Params::new().with("requestId", id);
             self.notify("notifications/cancelled", &params).await?;
         }
         Ok(())
+    }
+
+    /// Returns the resources of [`watch`](Self::watch) that the server has a subscription for, as far as it says so.
+    pub(crate) async fn watched(&self) -> BTreeSet<Arc<str>> {
+        let watching = self.watching.lock().await;
+        watching
+            .uris
+            .difference(&watching.refused)
+            .cloned()
+            .collect()
     }
 
     /// Subscribes to each resource, in versions up to 2025-11-25 (SUB-08).
@@ -116,6 +125,11 @@ impl Client {
         let removed: Vec<_> = watching.uris.difference(uris).cloned().collect();
         let changes = added.into_iter().map(|uri| (true, uri));
         for (adds, uri) in changes.chain(removed.into_iter().map(|uri| (false, uri))) {
+            if watching.refused.remove(&uri) {
+                // There is no subscription to end.
+                watching.uris.remove(&uri);
+                continue;
+            }
             let method = match adds {
                 true => "resources/subscribe",
                 false => "resources/unsubscribe",
@@ -125,6 +139,9 @@ impl Client {
                 Ok(_) => {}
                 Err(ClientError::Rpc(error)) => {
                     tracing::debug!(upstream = self.options.name, %error, method, "refused");
+                    if adds {
+                        watching.refused.insert(Arc::clone(&uri));
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -136,31 +153,31 @@ impl Client {
         Ok(())
     }
 
-    /// Subscribes to all resources with one request, separate from that for lists, in version 2026-07-28 (SUB-01).
+    /// Subscribes to all resources with one request, separate from that for lists, in version 2026-07-28 (SUB-01). Also
+    /// returns those that the server does not acknowledge.
     async fn listen_to_resources(
         &self,
         uris: &BTreeSet<Arc<str>>,
-    ) -> Result<Listening, ClientError> {
-        let uris: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
+    ) -> Result<(Listening, BTreeSet<Arc<str>>), ClientError> {
         let wanted = json!({"resourceSubscriptions": uris});
-        let notices = uris.iter().map(|uri| {
-            let params = json!({"uri": uri}).to_string();
-            ("notifications/resources/updated", Some(params))
-        });
-        let acknowledged = self.shared.acknowledged();
-        tokio::pin!(acknowledged);
-        acknowledged.as_mut().enable();
-        let listening = self.listen_to(wanted, notices.collect()).await?;
+        let mut acknowledged = self.shared.acknowledged();
+        let listening = self.listen_to(wanted, Vec::new(), uris.clone()).await?;
         // The former subscription ends only after the new one is acknowledged, so that no update is missed.
-        let _ = timeout(ACKNOWLEDGES, acknowledged).await;
-        Ok(listening)
+        let _ = timeout(ACKNOWLEDGES, acknowledged.changed()).await;
+        let accepted = acknowledged.borrow_and_update();
+        let refused = match &*accepted {
+            Some(accepted) => uris.difference(accepted).cloned().collect(),
+            None => BTreeSet::new(),
+        };
+        Ok((listening, refused))
     }
 
-    /// Opens a subscription in version 2026-07-28. `notices`: see [`Subscription::notices`].
+    /// Opens a subscription to these lists and resources in version 2026-07-28.
     async fn listen_to(
         &self,
         wanted: Value,
-        notices: Vec<(&'static str, Option<String>)>,
+        lists: Vec<&'static str>,
+        resources: BTreeSet<Arc<str>>,
     ) -> Result<Listening, ClientError> {
         let listen = self.introduced(Params::new().with("notifications", wanted));
         match &self.link {
@@ -170,7 +187,8 @@ impl Client {
                     discover: self.introduced(Params::new()),
                     server: Arc::clone(&self.server),
                     patience: self.options.connect_timeout,
-                    notices,
+                    lists,
+                    resources,
                 };
                 let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
                 Ok(Listening::Task(AbortOnDrop::spawn(subscribed)))

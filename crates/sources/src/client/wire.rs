@@ -239,6 +239,8 @@ pub(super) enum Incoming {
     Answer {
         /// `None` if the server could not determine the request's ID.
         id: Option<u64>,
+        /// False without the member `jsonrpc`, which some servers leave out.
+        is_json_rpc: bool,
         outcome: Result<Box<RawValue>, RpcError>,
     },
     Question {
@@ -286,6 +288,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
 impl Envelope<'_> {
     fn sort(self) -> Result<Incoming, serde_json::Error> {
         let id = self.id.filter(|id| id.get() != "null");
+        let is_json_rpc = self.jsonrpc.is_some();
         match (self.method, self.result, self.error, id) {
             (Some(method), None, None, Some(id)) => Ok(Incoming::Question {
                 id: id.to_owned(),
@@ -298,20 +301,23 @@ impl Envelope<'_> {
             }),
             (None, Some(result), None, Some(id)) => Ok(Incoming::Answer {
                 id: own_id(id),
+                is_json_rpc,
                 outcome: Ok(result),
             }),
             (None, None, Some(error), id) => Ok(Incoming::Answer {
                 id: id.and_then(own_id),
+                is_json_rpc,
                 outcome: Err(rpc_error(error)),
             }),
             // A request with this ID is waiting, and there will be no other response.
-            (None, result, _, Some(id)) if self.jsonrpc.is_some() && own_id(id).is_some() => {
+            (None, result, _, Some(id)) if is_json_rpc && own_id(id).is_some() => {
                 let problem = match result {
                     Some(_) => "its response has a result and an error",
                     None => "its response has neither a result nor an error",
                 };
                 Ok(Incoming::Answer {
                     id: own_id(id),
+                    is_json_rpc,
                     outcome: Err(RpcError::new(INTERNAL_ERROR, problem)),
                 })
             }
@@ -437,6 +443,7 @@ mod tests {
             read(json!({"jsonrpc": "2.0", "id": 3, "result": {}})),
             Ok(Incoming::Answer {
                 id: Some(3),
+                is_json_rpc: true,
                 outcome: Ok(_)
             })
         ));
@@ -444,7 +451,19 @@ mod tests {
             read(json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "no"}})),
             Ok(Incoming::Answer {
                 id: None,
+                is_json_rpc: true,
                 outcome: Err(RpcError { code: -32700, .. })
+            })
+        ));
+        assert!(matches!(
+            read(json!({"error": "Not Found"})),
+            Ok(Incoming::Answer {
+                id: None,
+                is_json_rpc: false,
+                outcome: Err(RpcError {
+                    code: INTERNAL_ERROR,
+                    ..
+                })
             })
         ));
         assert!(matches!(
@@ -469,6 +488,7 @@ mod tests {
             let Ok(Incoming::Answer {
                 id: Some(1),
                 outcome: Err(error),
+                ..
             }) = read(wrong.clone())
             else {
                 panic!("{wrong}");

@@ -81,7 +81,7 @@ impl AssertionGrant {
             let problem = "it is not set; set it to the resource identifier of the other server";
             of("resource", problem)
         })?;
-        let client = issuer_client(guard)?;
+        let client = issuer_client(guard).map_err(|error| error.to_string())?;
         Ok(Self {
             config: config.clone(),
             url,

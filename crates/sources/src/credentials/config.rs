@@ -64,6 +64,11 @@ impl AuthConfig {
 
     /// Returns true if any method is configured.
     pub fn is_some(&self) -> bool {
+        0 < self.methods()
+    }
+
+    /// Returns the number of configured methods.
+    pub(super) fn methods(&self) -> usize {
         let Self {
             bearer,
             bearer_file,
@@ -76,15 +81,18 @@ impl AuthConfig {
             on_behalf_of,
             per_user,
         } = self;
-        bearer.is_some()
-            || bearer_file.is_some()
-            || basic.is_some()
-            || header.is_some()
-            || query.is_some()
-            || oauth.is_some()
-            || *login
-            || on_behalf_of.is_some()
-            || per_user.is_some()
+        let methods = [
+            bearer.is_some(),
+            bearer_file.is_some(),
+            basic.is_some(),
+            header.is_some(),
+            query.is_some(),
+            oauth.is_some(),
+            *login,
+            on_behalf_of.is_some(),
+            per_user.is_some(),
+        ];
+        methods.into_iter().filter(|is_set| *is_set).count()
     }
 }
 

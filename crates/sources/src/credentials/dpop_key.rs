@@ -4,20 +4,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
 use serde_json::json;
 
-use super::error::CredentialError;
+use super::error::{CredentialError, Rejection};
 use super::header_value::{bearer_value, dpop_value};
 use crate::environment::unix_seconds;
 use crate::net::{Client, FetchedResponse, Mutex, OutgoingRequest, challenge_parameter};
-use crate::seal::random_bytes;
+use crate::seal::{random_bytes, sha256_base64url};
 use crate::source::redact::without_query;
 
 /// Algorithm of the signatures, as in metadata.
@@ -35,12 +33,6 @@ pub(crate) struct DpopKey {
     y: String,
     /// Latest nonce of the server that the tokens are for.
     nonce: Mutex<Option<String>>,
-}
-
-/// Error response of an issuer.
-#[derive(Deserialize)]
-struct Rejection {
-    error: String,
 }
 
 impl DpopKey {
@@ -71,7 +63,7 @@ impl DpopKey {
     /// Returns the SHA-256 of the public key (RFC 7638), in base64url.
     pub(crate) fn thumbprint(&self) -> String {
         let Self { x, y, .. } = self;
-        encoded_digest(&format!(
+        sha256_base64url(format!(
             r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#
         ))
     }
@@ -93,7 +85,7 @@ impl DpopKey {
             "iat": unix_seconds(),
         });
         if let Some(token) = token {
-            claims["ath"] = encoded_digest(token).into();
+            claims["ath"] = sha256_base64url(token).into();
         }
         if let Some(nonce) = nonce {
             claims["nonce"] = nonce.into();
@@ -116,23 +108,13 @@ impl DpopKey {
     ) -> Result<FetchedResponse, CredentialError> {
         self.sign(&mut request, None, None)?;
         let response = client.fetch(request.clone()).await?;
-        let demands = |body: &[u8]| {
-            let rejection = serde_json::from_slice::<Rejection>(body);
-            rejection.is_ok_and(|rejection| rejection.error == USE_NONCE)
-        };
-        let nonce = match response.status.is_client_error() && demands(&response.body) {
-            true => nonce_in(&response.headers),
-            false => None,
-        };
-        let Some(nonce) = nonce else {
+        let rejection = Rejection::of(&response).filter(|_| response.status.is_client_error());
+        let demand = rejection.filter(|rejection| &*rejection.code == USE_NONCE);
+        let Some(nonce) = demand.and_then(|_| nonce_in(&response.headers)) else {
             return Ok(response);
         };
         self.sign(&mut request, None, Some(&nonce))?;
         Ok(client.fetch(request).await?)
-    }
-
-    fn nonce(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.nonce.lock()
     }
 }
 
@@ -171,7 +153,7 @@ impl AccessToken {
     pub(super) fn apply(&self, request: &mut OutgoingRequest) -> Result<(), CredentialError> {
         if let Some(key) = &self.key {
             let token = crate::source::redact::bare(Some(&self.value));
-            let nonce = key.nonce().clone();
+            let nonce = key.nonce.lock().clone();
             key.sign(request, Some(token), nonce.as_deref())?;
         }
         request
@@ -186,7 +168,7 @@ impl AccessToken {
             return false;
         };
         // A server that demands again what it was just sent would be asked without end.
-        key.nonce().replace(nonce.clone()).as_ref() != Some(&nonce)
+        key.nonce.lock().replace(nonce.clone()).as_ref() != Some(&nonce)
     }
 }
 
@@ -204,11 +186,6 @@ pub(super) fn demanded_nonce(response: &HeaderMap) -> Option<String> {
 fn nonce_in(response: &HeaderMap) -> Option<String> {
     let nonce = response.get(DPOP_NONCE)?.to_str().ok()?;
     (!nonce.is_empty() && nonce.len() <= NONCE_MAX_BYTES).then(|| nonce.to_owned())
-}
-
-/// SHA-256 in base64url.
-fn encoded_digest(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use super::assertion::{AssertionGrant, JWT_BEARER};
 use super::config::OAuthConfig;
 use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
 use super::error::CredentialError;
-use super::token_request::read_token;
-use super::token_request::{issuer_client, read_answer, token_request};
+use super::token_request::{issuer_client, read_answer, read_token, token_request};
 use crate::net::{Client, Guard, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
@@ -45,7 +44,7 @@ impl Issuer {
         guard
             .check_url(&url)
             .map_err(|e| format!("token_url: {e}"))?;
-        let client = issuer_client(guard)?;
+        let client = issuer_client(guard).map_err(|error| error.to_string())?;
         let grants = [
             ("refresh_token", config.refresh_token.is_some()),
             ("subject_token_file", config.subject_token_file.is_some()),
@@ -131,18 +130,11 @@ impl Issuer {
     pub(super) fn first(&self) -> Grant {
         let config = &self.config;
         Grant {
-            server: String::new(),
             resource: config.resource.clone().unwrap_or_default(),
             issuer: self.url.as_str().to_owned(),
             token_endpoint: self.url.as_str().to_owned(),
-            revocation_endpoint: None,
+            // The secret comes from the configuration and may change, so it is left out.
             client_id: config.client_id.clone(),
-            // The secret comes from the configuration and may change.
-            client_secret: None,
-            secret_in_form: false,
-            access_token: String::new(),
-            expires: None,
-            margin: 0,
             refresh_token: config
                 .refresh_token
                 .as_ref()

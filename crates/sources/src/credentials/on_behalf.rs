@@ -192,7 +192,7 @@ impl OnBehalfOf {
                 Some(grant.map_err(|problem| format!("on_behalf_of.{problem}"))?)
             }
         };
-        let client = issuer_client(guard)?;
+        let client = issuer_client(guard).map_err(|error| error.to_string())?;
         Ok(Self {
             config: config.clone(),
             url,

@@ -62,19 +62,19 @@ pub(super) const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// The client cannot be built.
-pub(super) fn issuer_client(guard: Guard) -> Result<Client, String> {
-    let client = Client::builder(guard)
+pub(crate) fn issuer_client(guard: Guard) -> Result<Client, CredentialError> {
+    Client::builder(guard)
         .deadlines(Deadlines::total(ISSUER_TIMEOUT))
         .max_body(TOKEN_BYTES)
-        .build();
-    client.map_err(|error| error.to_string())
+        .build()
+        .map_err(|error| CredentialError::Client(error.to_string()))
 }
 
-/// Maximum size of a token file or a token response, in bytes.
+/// Maximum size of a token file, or of a response of an issuer, in bytes.
 const TOKEN_BYTES: usize = 64 * 1024;
 
 /// Returns the first line of a small file.
-pub(super) fn read_token(path: &std::path::Path) -> std::io::Result<String> {
+pub(crate) fn read_token(path: &std::path::Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
     std::fs::File::open(path)?

@@ -248,7 +248,7 @@ fn at(url: &Url, path: &str) -> Url {
 }
 
 /// Shortens and sanitizes untrusted text for messages.
-pub(super) fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 

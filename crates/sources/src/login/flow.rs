@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
@@ -20,11 +19,9 @@ use super::token_admin::kept_in;
 use super::{LoginError, StoredToken};
 use crate::environment::{Secret, unix_seconds};
 use crate::net::{Client, OutgoingRequest};
-use crate::seal::random_bytes;
+use crate::seal::{random_bytes, sha256_base64url};
 use crate::source::credentials::{DPOP_ALGORITHM, DpopKey};
-use crate::source::tokens::{
-    Grant, Granted, Grants, KeepError, Name, Tokens, client, is_same_issuer,
-};
+use crate::source::tokens::{Grant, Granted, Grants, Name, Tokens, client, is_same_issuer};
 
 /// Parameters of a login.
 #[derive(Clone, Debug)]
@@ -183,11 +180,7 @@ pub async fn log_in(
     // The token must be storable before the user is asked for consent.
     let name = Name::of_login(&request.server);
     let failed = kept_in(tokens);
-    let known = tokens
-        .load(&name)
-        .await
-        .or_else(known_to_be_foreign)
-        .map_err(&failed)?;
+    let known = tokens.load_readable(&name).await.map_err(&failed)?;
     let callback = Callback::listen(request.port)
         .await
         .map_err(|source| LoginError::Listen {
@@ -241,14 +234,6 @@ pub(crate) async fn redeem(
     let granted: Granted = grant.ask(&endpoint, &fields).await?;
     grant.take(granted, SystemTime::now());
     Ok(())
-}
-
-/// Treats unreadable stored data as absent, because a login replaces it.
-fn known_to_be_foreign(error: KeepError) -> Result<Option<Grants>, KeepError> {
-    match error {
-        KeepError::Foreign => Ok(None),
-        error => Err(error),
-    }
 }
 
 /// Checks whether an issuer may receive the client's secret, if there is one. The user must have named the issuer, or
@@ -447,7 +432,7 @@ pub(crate) fn authorization_url(
     verifier: &str,
     state: &str,
 ) -> Url {
-    let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+    let challenge = sha256_base64url(verifier);
     let mut query = url.query_pairs_mut();
     query
         .append_pair("response_type", "code")
@@ -551,7 +536,7 @@ mod tests {
         );
         assert!(!text.contains("verifier") && !text.contains("s3cret") && !text.contains("scope="));
         // The example of RFC 7636, appendix B, would be another; this is its formula.
-        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, b"verifier"));
+        let challenge = sha256_base64url("verifier");
         assert!(text.contains(&format!(
             "code_challenge={challenge}&code_challenge_method=S256"
         )));

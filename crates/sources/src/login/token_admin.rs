@@ -96,20 +96,8 @@ pub async fn log_out(
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);
     }
-    let failed = kept_in(tokens);
     let name = kept_name(auth).unwrap_or_else(|| Name::of_login(server));
-    // A server that refreshes its token now would store it again.
-    let turn = tokens.turn(&name).await.map_err(&failed)?;
-    let forgotten = forget(tokens, &name, issuer).await;
-    turn.end().await;
-    let mut out = Vec::new();
-    for grant in forgotten? {
-        out.push(LoggedOut {
-            is_told: revoke(&grant).await,
-            issuer: grant.issuer,
-        });
-    }
-    Ok(out)
+    end(tokens, &name, issuer, None).await
 }
 
 /// Removes the login of a user at the API of a source, and revokes it at its issuer. `user` is the name of the principal,
@@ -157,13 +145,27 @@ pub(crate) async fn end_login(
     if let Ok(None) = tokens.load(name).await {
         return Err(LoginError::NoLogin);
     }
+    end(tokens, name, None, config).await
+}
+
+/// Removes the grants under a name, or that of one issuer, and revokes them. `config` has the secret of the client of a user's
+/// login.
+async fn end(
+    tokens: &Tokens,
+    name: &Name,
+    issuer: Option<&str>,
+    config: Option<&PerUserConfig>,
+) -> Result<Vec<LoggedOut>, LoginError> {
     // A server that refreshes its token now would store it again.
     let turn = tokens.turn(name).await.map_err(kept_in(tokens))?;
-    let forgotten = forget(tokens, name, None).await;
+    let forgotten = forget(tokens, name, issuer).await;
     turn.end().await;
     let mut out = Vec::new();
     for grant in forgotten? {
-        let grant = config.map_or_else(|| grant.clone(), |config| config.authenticated(&grant));
+        let grant = match config {
+            Some(config) => config.authenticated(&grant),
+            None => grant,
+        };
         out.push(LoggedOut {
             is_told: revoke(&grant).await,
             issuer: grant.issuer,

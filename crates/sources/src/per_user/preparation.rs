@@ -7,9 +7,10 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use url::Url;
 
-use super::super::login::{LoginError, LoginRequest, PreparedLogin, prepare};
-use super::super::tokens::{Grant, client_of};
-use super::{METADATA_BYTES, METADATA_LIFE, UserLogins};
+use super::super::credentials::issuer_client;
+use super::super::login::{LoginError, LoginRequest, PreparedLogin, cut, prepare};
+use super::super::tokens::{Grant, is_same_issuer};
+use super::{METADATA_LIFE, UserLogins};
 use crate::net::{Guard, OutgoingRequest};
 
 /// Endpoints of an issuer.
@@ -123,7 +124,7 @@ impl UserLogins {
         let issuer = self.config.issuer.as_deref().unwrap_or_default();
         let none = || LoginError::NoIssuer(issuer.to_owned());
         let url: Url = issuer.parse().map_err(|_| none())?;
-        let client = client_of(Guard::public().trust(&url))?;
+        let client = issuer_client(Guard::public().trust(&url))?;
         let path = url.path().trim_end_matches('/');
         let paths = [
             format!("/.well-known/oauth-authorization-server{path}"),
@@ -134,21 +135,13 @@ impl UserLogins {
             document.set_path(&path);
             document.set_query(None);
             let answer = client.fetch(OutgoingRequest::get(document)).await?;
-            if !answer.status.is_success() || METADATA_BYTES < answer.body.len() {
-                continue;
-            }
-            let found: Result<Metadata, _> = serde_json::from_slice(&answer.body);
-            let Ok(found) = found else {
+            let found = serde_json::from_slice::<Metadata>(&answer.body);
+            let Some(found) = found.ok().filter(|_| answer.status.is_success()) else {
                 continue;
             };
-            if found.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
+            if !is_same_issuer(&found.issuer, issuer) {
                 return Err(LoginError::OtherIssuer {
-                    found: found
-                        .issuer
-                        .chars()
-                        .filter(|c| !c.is_control())
-                        .take(200)
-                        .collect(),
+                    found: cut(&found.issuer),
                     wanted: issuer.to_owned(),
                 });
             }

@@ -7,8 +7,6 @@ use std::fs;
 use std::io::{self, Cursor, Read as _};
 use std::path::Path;
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -16,6 +14,7 @@ use zip::ZipArchive;
 
 use super::entry::{Entry, literal, name_of, variable_of};
 use super::listed::{Package, Server};
+use crate::seal::sha256_hex;
 
 /// Maximum size of a bundle, in bytes.
 pub(super) const BUNDLE_BYTES: usize = 256 * 1024 * 1024;
@@ -82,7 +81,7 @@ pub(super) fn unpack(
     stated: &str,
     folder: &Path,
 ) -> Result<Entry, BundleError> {
-    let found = HEXLOWER.encode(digest(&SHA256, bundle).as_ref());
+    let found = sha256_hex(bundle);
     if !found.eq_ignore_ascii_case(stated) {
         let stated = stated.chars().take(64).collect();
         return Err(BundleError::Changed { found, stated });
@@ -324,7 +323,7 @@ mod tests {
     fn unpacked(bundle: &[u8], folder: &Path) -> Result<Entry, BundleError> {
         let server: Server =
             serde_json::from_value(json!({"name": "io.example/weather"})).expect("a server");
-        let stated = HEXLOWER.encode(digest(&SHA256, bundle).as_ref());
+        let stated = sha256_hex(bundle);
         unpack(&server, &Package::default(), bundle, &stated, folder)
     }
 

@@ -68,9 +68,7 @@ impl Folder {
         }
         None
     }
-}
 
-impl Folder {
     pub(super) async fn forget(&self, name: &Name) -> Result<(), KeepError> {
         let file = name.file(&self.0);
         match blocking(move || std::fs::remove_file(file)).await {

@@ -10,8 +10,10 @@ use url::Url;
 
 use super::KeepError;
 use crate::environment::seconds_since_1970;
-use crate::net::{Client, Deadlines, FetchedResponse, Guard, OutgoingRequest};
-use crate::source::credentials::{CredentialError, DpopKey, read_answer, token_request};
+use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
+use crate::source::credentials::{
+    CredentialError, DpopKey, issuer_client, read_answer, token_request,
+};
 
 /// Stored data of one grant. It is sent only to the issuer that granted it and to the server that it is for.
 #[derive(Clone, Default, Deserialize, Serialize)]
@@ -226,9 +228,6 @@ impl Granted {
     }
 }
 
-const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
-const ANSWER_BYTES: usize = 64 * 1024;
-
 /// Returns the default time before expiry at which a token is refreshed, in seconds.
 fn margin() -> u64 {
     30
@@ -318,7 +317,7 @@ impl Grant {
     ) -> Result<FetchedResponse, CredentialError> {
         let request = self.request(endpoint, fields)?;
         let client = match self.is_configured {
-            true => client_of(Guard::public().trust(&request.url))?,
+            true => issuer_client(Guard::public().trust(&request.url))?,
             false => {
                 let server: Option<Url> = self.resource.parse().ok();
                 client(&self.networks, server.as_ref())?
@@ -368,14 +367,5 @@ pub fn client(networks: &[IpNet], server: Option<&Url>) -> Result<Client, Creden
     let guard = networks
         .iter()
         .fold(guard, |guard, network| guard.allow_network(*network));
-    client_of(guard)
-}
-
-pub(crate) fn client_of(guard: Guard) -> Result<Client, CredentialError> {
-    Client::builder(guard)
-        .deadlines(Deadlines::total(ISSUER_TIMEOUT))
-        .max_body(ANSWER_BYTES)
-        .idle_connections(0)
-        .build()
-        .map_err(|error| CredentialError::Client(error.to_string()))
+    issuer_client(guard)
 }

@@ -45,9 +45,7 @@ impl Memory {
         let turns = Arc::clone(&self.0.lock().entry(name.clone()).or_default().turns);
         turns.lock_owned().await
     }
-}
 
-impl Memory {
     pub(super) fn forget(&self, name: &Name) {
         let mut kept = self.0.lock();
         match name.is_of_user() {

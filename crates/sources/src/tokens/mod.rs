@@ -15,13 +15,14 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
 pub use self::grant::client;
-pub(super) use self::grant::{Grant, Granted, Grants, client_of, is_same_issuer};
+pub(super) use self::grant::{Grant, Granted, Grants, is_same_issuer};
 use self::memory::Memory;
 pub use self::name::Name;
 use self::shared::SharedTokens;
@@ -254,33 +255,35 @@ impl Tokens {
 
     /// Stores a grant and replaces the earlier one of its issuer. The caller must hold the lock.
     pub async fn keep(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
-        let mut grants = self.there(name).await?;
-        grants.renew(grant.clone());
-        self.put(name, grants).await
+        self.change(name, |grants| grants.renew(grant.clone()))
+            .await
     }
 
     /// Stores a grant and makes it the one to use, instead of those of other issuers.
     pub async fn begin(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
-        let mut grants = self.there(name).await?;
-        grants.add(grant.clone());
-        self.put(name, grants).await
+        self.change(name, |grants| grants.add(grant.clone())).await
     }
 
-    async fn there(&self, name: &Name) -> Result<Grants, KeepError> {
+    /// Returns the stored grants under a name. Unreadable ones count as none: they are replaced.
+    pub(super) async fn load_readable(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         match self.load(name).await {
-            Ok(grants) => Ok(grants.unwrap_or_default()),
-            Err(KeepError::Foreign) => Ok(Grants::default()),
-            Err(error) => Err(error),
+            Err(KeepError::Foreign) => Ok(None),
+            loaded => loaded,
         }
+    }
+
+    async fn change(&self, name: &Name, change: impl FnOnce(&mut Grants)) -> Result<(), KeepError> {
+        let mut grants = self.load_readable(name).await?.unwrap_or_default();
+        change(&mut grants);
+        self.put(name, grants).await
     }
 
     async fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
         match &*self.0 {
-            TokenBackend::Memory(memory) => memory.put(name, grants)?,
-            TokenBackend::Folder(folder) => folder.put(name, grants).await?,
-            TokenBackend::Shared(shared) => shared.put(name, &grants).await?,
+            TokenBackend::Memory(memory) => memory.put(name, grants),
+            TokenBackend::Folder(folder) => folder.put(name, grants).await,
+            TokenBackend::Shared(shared) => shared.put(name, &grants).await,
         }
-        Ok(())
     }
 
     /// Extends the storage TTL of grants in use.
@@ -302,10 +305,7 @@ impl Tokens {
             TokenBackend::Shared(shared) => RefreshLock::Shared(shared.turn(name).await?),
         })
     }
-}
 
-/// Operations for token administration.
-impl Tokens {
     /// Removes the grant of one issuer, or of all. The caller must hold the lock.
     pub(super) async fn forget(&self, name: &Name, issuer: Option<&str>) -> Result<(), KeepError> {
         if let Some(issuer) = issuer
@@ -317,11 +317,13 @@ impl Tokens {
             }
         }
         match &*self.0 {
-            TokenBackend::Memory(memory) => memory.forget(name),
-            TokenBackend::Folder(folder) => folder.forget(name).await?,
-            TokenBackend::Shared(shared) => shared.forget(name).await?,
+            TokenBackend::Memory(memory) => {
+                memory.forget(name);
+                Ok(())
+            }
+            TokenBackend::Folder(folder) => folder.forget(name).await,
+            TokenBackend::Shared(shared) => shared.forget(name).await,
         }
-        Ok(())
     }
 
     /// Returns all stored grants.
@@ -333,17 +335,15 @@ impl Tokens {
         };
         let mut all = Vec::new();
         for name in names {
-            match self.load(&name).await {
-                Ok(Some(grants)) => all.push((name, grants)),
-                Ok(None) | Err(KeepError::Foreign) => {}
-                Err(error) => return Err(error),
+            if let Some(grants) = self.load_readable(&name).await? {
+                all.push((name, grants));
             }
         }
         Ok(all)
     }
 
     /// Removes grants that have expired and cannot be refreshed.
-    pub(super) async fn sweep(&self, now: std::time::SystemTime) -> Result<(), KeepError> {
+    pub(super) async fn sweep(&self, now: SystemTime) -> Result<(), KeepError> {
         for (name, grants) in self.all().await? {
             if grants.are_over(now) {
                 let turn = self.turn(&name).await?;

@@ -103,9 +103,7 @@ impl SharedTokens {
             tokio::time::sleep(PAUSE).await;
         }
     }
-}
 
-impl SharedTokens {
     pub(super) async fn forget(&self, name: &Name) -> Result<(), KeepError> {
         let state = self.state()?;
         state.remove(&key("grants", name)).await?;

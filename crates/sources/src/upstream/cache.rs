@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{self, SHA256};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +14,7 @@ use crate::client::{
     Client, ClientError, INTERNAL_ERROR, ListBudget, METHOD_NOT_FOUND, RpcError, is_temporary,
 };
 use crate::protocol::canonical;
-use crate::seal::random_bytes;
+use crate::seal::{random_bytes, sha256_hex};
 
 /// Items of a server, entry by entry as received.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -209,12 +208,7 @@ impl Listing {
 fn digest(tool: &Value) -> String {
     let text = tool.to_string();
     let text = canonical(&text).unwrap_or(text);
-    hex_digest(&text)
-}
-
-/// Returns the SHA-256 of a text in hexadecimal.
-fn hex_digest(text: &str) -> String {
-    HEXLOWER.encode(digest::digest(&SHA256, text.as_bytes()).as_ref())
+    sha256_hex(text)
 }
 
 /// Cache of listings in files, one for each server.
@@ -245,7 +239,7 @@ impl Memory {
 
     fn file(&self, name: &str) -> Option<PathBuf> {
         // Names are configuration keys and can contain any character.
-        let digest = &hex_digest(name)[..16];
+        let digest = &sha256_hex(name)[..16];
         let plain: String = name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -315,7 +309,7 @@ impl Memory {
 }
 
 fn salted(salt: &str, fingerprint: &str) -> String {
-    hex_digest(&format!("{salt}/{fingerprint}"))
+    sha256_hex(format!("{salt}/{fingerprint}"))
 }
 
 /// Writes a new file that only the owner can read.

@@ -352,13 +352,5 @@ impl Upstream {
     }
 }
 
-struct Used<'a>(&'a Usage);
-
-impl Drop for Used<'_> {
-    fn drop(&mut self) {
-        self.0.end(Instant::now());
-    }
-}
-
 #[cfg(test)]
 mod tests;

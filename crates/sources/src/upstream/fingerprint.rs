@@ -1,52 +1,43 @@
 //! Digest of the settings of an upstream server that its lists depend on.
 
-use aws_lc_rs::digest::{Context, SHA256};
+use std::borrow::Cow;
+
 use data_encoding::HEXLOWER;
 use serde_json::json;
 
 use super::config::UpstreamConfig;
 use crate::client::Lifecycle;
+use crate::seal::digest;
 use crate::source::credentials::AuthConfig;
 use crate::source::identity::ForwardConfig;
 
 impl UpstreamConfig {
     /// Returns a digest of the settings that the lists depend on, which does not reveal secrets.
     pub(super) fn fingerprint(&self) -> String {
-        let mut hash = Context::new(&SHA256);
-        let mut take = |text: &str| {
-            hash.update(&(text.len() as u64).to_le_bytes());
-            hash.update(text.as_bytes());
-        };
-        for text in [&self.command, &self.url].into_iter().flatten() {
-            take(text);
-        }
-        self.args.iter().for_each(|text| take(text));
+        let mut parts: Vec<Cow<'_, str>> = Vec::new();
+        let texts = [&self.command, &self.url].into_iter().flatten();
+        parts.extend(texts.chain(&self.args).map(Cow::from));
         for (name, value) in self.env.iter().chain(&self.headers) {
-            take(name);
-            take(value.expose());
+            parts.extend([Cow::from(name), value.expose().into()]);
         }
-        take(
-            &self
-                .cwd
-                .as_ref()
-                .map_or_else(String::new, |cwd| cwd.display().to_string()),
-        );
+        let cwd = self.cwd.as_ref();
+        parts.push(cwd.map_or_else(Cow::default, |cwd| cwd.display().to_string().into()));
         if self.protocol != Lifecycle::Auto {
-            take(self.protocol.as_str());
+            parts.push(self.protocol.as_str().into());
         }
         if self.tls.is_some() {
-            take(&json!(self.tls).to_string());
+            parts.push(json!(self.tls).to_string().into());
         }
         if self.forward != ForwardConfig::default() {
-            take(&json!(self.forward).to_string());
+            parts.push(json!(self.forward).to_string().into());
         }
         for (setting, auth) in [("auth", &self.auth), ("listing_auth", &self.listing_auth)] {
             if *auth == AuthConfig::default() {
                 continue;
             }
-            take(setting);
+            parts.push(setting.into());
             // Secrets are masked in it.
-            take(&json!(auth).to_string());
+            parts.push(json!(auth).to_string().into());
             let secrets = [
                 auth.bearer.as_ref(),
                 auth.basic.as_ref().map(|basic| &basic.password),
@@ -56,11 +47,10 @@ impl UpstreamConfig {
                     .as_ref()
                     .and_then(|oauth| oauth.refresh_token.as_ref()),
             ];
-            secrets
-                .into_iter()
-                .flatten()
-                .for_each(|secret| take(secret.expose()));
+            let secrets = secrets.into_iter().flatten();
+            parts.extend(secrets.map(|secret| Cow::from(secret.expose())));
         }
-        HEXLOWER.encode(hash.finish().as_ref())
+        let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+        HEXLOWER.encode(&digest(&parts))
     }
 }

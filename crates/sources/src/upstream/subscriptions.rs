@@ -2,7 +2,7 @@
 //!
 //! The upstream has one subscription for each resource, for as long as there is any local subscriber. If the
 //! connection is lost, it is made again. An update before the upstream has the subscription is missed, so each resource is
-//! reported as updated once it has.
+//! reported as updated once it has. One whose subscription it rejects is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
@@ -174,10 +174,9 @@ impl Subscribed {
             },
             false => upstream.connected(&upstream.shared).await?,
         };
-        let is_supported = connected.client.tells_of_resources();
         if !self.has(&connected) {
             self.uris.clear();
-            if !is_supported {
+            if !connected.client.tells_of_resources() {
                 tracing::debug!(
                     upstream = upstream.name,
                     "it does not notify of changed resources"
@@ -185,12 +184,15 @@ impl Subscribed {
             }
         }
         connected.client.watch(&wanted).await?;
+        let watched = connected.client.watched().await;
         self.connection = Arc::downgrade(&connected);
         drop(connected);
         let before = std::mem::replace(&mut self.uris, wanted);
         // An update between the local subscription, or the loss of the connection, and this one was missed.
-        for uri in self.uris.difference(&before).filter(|_| is_supported) {
-            upstream.upkeep.subscriptions.updated(uri);
+        for uri in self.uris.difference(&before) {
+            if watched.contains(uri) {
+                upstream.upkeep.subscriptions.updated(uri);
+            }
         }
         Ok(())
     }

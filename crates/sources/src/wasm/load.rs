@@ -4,13 +4,13 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use super::host::Host;
 use super::instance::State;
 use super::shape::Signature;
+use crate::seal::sha256;
 
 /// A component, compiled and ready to be instantiated.
 pub(super) struct Compiled {
@@ -51,9 +51,7 @@ const OFFERED: [&str; 6] = [
 pub(super) fn load(host: &Host, path: &Path) -> Result<Arc<Compiled>, String> {
     let shown = path.display();
     let bytes = read(path).map_err(|problem| format!("{shown}: {problem}"))?;
-    let mut key = [0; 32];
-    key.copy_from_slice(digest(&SHA256, &bytes).as_ref());
-    host.compiled(key, || compile(host, &bytes))
+    host.compiled(sha256(&bytes), || compile(host, &bytes))
         .map_err(|problem| format!("{shown}: {problem}"))
 }
 

@@ -1,7 +1,5 @@
 //! X.509 certificate parser (RFC 5280; feature `tls`).
 
-use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use x509_cert::Certificate;
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, TeletexStringRef, Utf8StringRef};
@@ -12,6 +10,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::ClientCertificate;
+use crate::seal::sha256_hex;
 
 impl ClientCertificate {
     /// Parses a certificate. Returns `None` if it is invalid.
@@ -44,7 +43,7 @@ impl ClientCertificate {
             dns,
             uris,
             emails,
-            fingerprint: HEXLOWER.encode(digest(&SHA256, der).as_ref()).into(),
+            fingerprint: sha256_hex(der).into(),
         })
     }
 }

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use url::Url;
 use super::keys::{self, Key};
 use super::strict_json;
 use crate::auth::AuthError;
+use crate::seal::sha256_base64url;
 use crate::state::{Claim, Memory, SharedState, StateError};
 use crate::telemetry::LogInterval;
 
@@ -109,7 +109,7 @@ impl DpopVerifier {
             ));
         }
         if let Some(token) = request.token
-            && claim("ath") != Some(&*encoded_digest(token))
+            && claim("ath") != Some(&*sha256_base64url(token))
         {
             return Err(invalid("ath is not the hash of the access token"));
         }
@@ -121,7 +121,7 @@ impl DpopVerifier {
             return Err(AuthError::UseDpopNonce(nonces.issue(now).into()));
         }
         // By key, so that no client can use up the IDs of another one.
-        let record = format!("dpop:{}", encoded_digest(&format!("{thumbprint} {id}")));
+        let record = format!("dpop:{}", sha256_base64url(format!("{thumbprint} {id}")));
         Ok(DpopProof { thumbprint, record })
     }
 
@@ -213,7 +213,7 @@ fn public_key(jwk: &Map<String, Value>, algorithm: Algorithm) -> Option<(Key, St
         .iter()
         .map(|name| Some(format!("\"{name}\":\"{}\"", jwk.get(*name)?.as_str()?)))
         .collect();
-    Some((key, encoded_digest(&format!("{{{}}}", pairs?.join(",")))))
+    Some((key, sha256_base64url(format!("{{{}}}", pairs?.join(",")))))
 }
 
 /// Compares two URLs after the normalizations of RFC 3986, without query and fragment.
@@ -225,9 +225,4 @@ fn is_same_url(one: &str, other: &str) -> bool {
         Some(url)
     };
     normal(one).is_some_and(|one| Some(one) == normal(other))
-}
-
-/// SHA-256 in base64url.
-fn encoded_digest(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }

@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
-use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use super::Principal;
 use super::scopes::add_scopes;
 use crate::net::Mutex;
+use crate::seal::sha256;
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
 use names::{NameTable, Names};
@@ -232,9 +232,8 @@ impl Policy {
         for rule in self.rules_of(&mask) {
             all.extend_from_slice(&rule.digest);
         }
-        let digest = digest(&SHA256, &all);
         let mut beginning = [0; 8];
-        beginning.copy_from_slice(&digest.as_ref()[..8]);
+        beginning.copy_from_slice(&sha256(&all)[..8]);
         Class {
             rules: mask,
             digest: HEXLOWER.encode(&beginning).into(),

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::net::Guard;
+use crate::net::{Guard, Phase};
 
 /// Test server with a fixed response. Counts its connections and closes each after `answers` responses.
 async fn serve(answer: &'static str, answers: usize) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -198,4 +198,27 @@ async fn what_is_not_permitted_is_not_asked() {
     let lane = PinnedClient::new(client, url).expect("a name");
     let error = ask(&lane).await.expect_err("not permitted");
     assert!(!error.may_have_happened(), "{error}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_left_to_the_pool_has_the_time_that_is_left() {
+    // The server never responds.
+    let (address, _) = serve("", usize::MAX).await;
+    let lane = lane(address);
+    let headers = lane.headers(HeaderMap::new());
+    let total = (
+        Instant::now() + Duration::from_millis(50),
+        Duration::from_secs(10),
+    );
+    let sent = lane
+        .0
+        .by_client(Method::GET, headers, Bytes::new(), Some(total));
+    let error = tokio::time::timeout(Duration::from_secs(5), sent)
+        .await
+        .expect("the time is up earlier")
+        .expect_err("nobody answered");
+    assert!(
+        matches!(error, FetchError::Timeout { phase: Phase::Total, limit, .. } if limit == total.1),
+        "{error}"
+    );
 }

@@ -1,18 +1,20 @@
 //! The stream of a subscription, and how it is resumed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Method, StatusCode};
-use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use super::super::lifecycle::{self, DiscoveryOutcome};
 use super::super::shared::{Answered, Shared};
-use super::super::wire::{self, Incoming};
-use super::super::{ClientError, DISCOVER, LISTEN, METHOD_NOT_FOUND, Params, ServerInfo};
-use super::{ACKNOWLEDGES, HeaderInfo, LAST_EVENT, Link, RETRY, RETRY_MAX, refused_by_era};
+use super::super::wire;
+use super::super::{
+    ACKNOWLEDGES, ClientError, DISCOVER, LISTEN, METHOD_NOT_FOUND, Params, ServerInfo,
+};
+use super::{HeaderInfo, LAST_EVENT, Link, RETRY, RETRY_MAX, refused_by_era};
 use crate::net::EventDecoder;
 
 /// A `subscriptions/listen` request, sent again whenever its stream ends.
@@ -25,9 +27,10 @@ pub(in super::super) struct Subscription {
     pub(in super::super) server: Arc<ArcSwap<ServerInfo>>,
     /// Timeout of `server/discover`.
     pub(in super::super) patience: Duration,
-    /// Notifications that a broken stream may have lost: method, and parameters as JSON. Raised locally on
-    /// reconnection.
-    pub(in super::super) notices: Vec<(&'static str, Option<String>)>,
+    /// Lists and resources of the subscription. A broken stream may have lost notifications of their changes, so they are
+    /// reported as changed on reconnection.
+    pub(in super::super) lists: Vec<&'static str>,
+    pub(in super::super) resources: BTreeSet<Arc<str>>,
 }
 
 const FORGOTTEN: &str = "it does not know the session any more";
@@ -180,10 +183,17 @@ impl Link {
             let listens = self.exchange(message, Some(expected.id), about, &shared);
             let catches_up = async {
                 if !is_first {
-                    let acknowledged = shared.acknowledged();
+                    let mut acknowledged = shared.acknowledged();
                     // Some servers do not acknowledge the request.
-                    let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged).await;
-                    self.tell_what_may_be_missed(&subscription, &shared);
+                    let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged.changed()).await;
+                    let accepted = acknowledged.borrow_and_update().clone();
+                    let is_accepted = |uri: &&Arc<str>| {
+                        accepted
+                            .as_ref()
+                            .is_none_or(|accepted| accepted.contains(*uri))
+                    };
+                    let resources = subscription.resources.iter().filter(is_accepted);
+                    shared.has_missed_changes(&subscription.lists, resources);
                 }
                 std::future::pending::<()>().await;
             };
@@ -235,22 +245,6 @@ impl Link {
                 shared.close(&refused_by_era(ClientError::Protocol(why)));
             }
             _ => {}
-        }
-    }
-
-    /// Raises the notifications that a broken stream may have lost.
-    fn tell_what_may_be_missed(
-        self: &Arc<Self>,
-        subscription: &Subscription,
-        shared: &Arc<Shared>,
-    ) {
-        for (method, params) in &subscription.notices {
-            let params = params.clone().map(RawValue::from_string);
-            let notice = Incoming::Notice {
-                method: (*method).to_owned(),
-                params: params.and_then(Result::ok),
-            };
-            shared.take(notice, None, || self.sender(shared));
         }
     }
 }

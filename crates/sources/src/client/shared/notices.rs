@@ -1,5 +1,8 @@
 //! Notifications of a server.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -39,6 +42,15 @@ impl Shared {
         #[serde(rename_all = "camelCase")]
         struct Cancelled {
             request_id: Box<RawValue>,
+        }
+        #[derive(Deserialize)]
+        struct Acknowledged {
+            notifications: Accepted,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Accepted {
+            resource_subscriptions: Option<BTreeSet<Arc<str>>>,
         }
         let params = params.map_or("{}", RawValue::get);
         match method {
@@ -91,7 +103,12 @@ impl Shared {
                     events.elicitation_completed(&completed.elicitation_id);
                 }
             }
-            "notifications/subscriptions/acknowledged" => self.acknowledged.notify_waiters(),
+            "notifications/subscriptions/acknowledged" => {
+                let accepted = serde_json::from_str::<Acknowledged>(params).ok();
+                self.acknowledged.send_replace(
+                    accepted.and_then(|accepted| accepted.notifications.resource_subscriptions),
+                );
+            }
             _ => {
                 let list = method
                     .strip_prefix("notifications/")

@@ -15,7 +15,7 @@ use super::super::instrumented::{InstrumentedRequest, Operation, Peer, RequestOu
 use super::super::line::{Connected, LastFailure, Line};
 use super::super::maintenance::{CallerEvents, Maintenance};
 use super::super::usage::Usage;
-use super::{Upstream, Used};
+use super::Upstream;
 use crate::catalog::CallContext;
 use crate::client::{
     Client, ClientError, Credentials, Events, HEADER_MISMATCH, Listener, Options, Params, Target,
@@ -23,10 +23,19 @@ use crate::client::{
 use crate::net::{BulkheadPermit, with_causes};
 use crate::telemetry::Metrics;
 
+/// A request in progress, until it is dropped.
+struct Used<'a>(&'a Usage);
+
 impl<'a> Used<'a> {
-    pub(super) fn begin(usage: &'a Usage) -> Self {
+    fn begin(usage: &'a Usage) -> Self {
         usage.begin(Instant::now());
         Self(usage)
+    }
+}
+
+impl Drop for Used<'_> {
+    fn drop(&mut self) {
+        self.0.end(Instant::now());
     }
 }
 
