@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::headers::header_name;
 use super::template::{EscapeContext, Template};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::ToolError;
@@ -346,23 +347,6 @@ fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, ToolError>
 /// Returns true if configured headers contain `Authorization`.
 pub(super) fn names_authorization<'n>(mut names: impl Iterator<Item = &'n String>) -> bool {
     names.any(|name| name.eq_ignore_ascii_case(AUTHORIZATION.as_str()))
-}
-
-fn header_name(name: &str) -> Result<HeaderName, String> {
-    let valid = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"))?;
-    let frames = [
-        "content-length",
-        "transfer-encoding",
-        "host",
-        "connection",
-        "upgrade",
-    ];
-    if frames.contains(&valid.as_str()) {
-        return Err(format!(
-            "{name} is set by the HTTP client; use another header"
-        ));
-    }
-    Ok(valid)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) fn basic_value(username: &str, password: &str) -> Result<HeaderValue,
     sensitive(&format!("Basic {encoded}"))
 }
 
-pub(super) fn sensitive(text: &str) -> Result<HeaderValue, String> {
+pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_str(text)
         .map_err(|_| "the secret has characters that no header can hold".to_owned())?;
     value.set_sensitive(true);

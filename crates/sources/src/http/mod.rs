@@ -2,7 +2,6 @@
 
 mod answer;
 mod config;
-mod headers;
 mod request;
 
 use std::fmt;
@@ -22,6 +21,7 @@ use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
 use super::credentials::AuthConfig;
+use super::headers::{fixed_headers, forwarded_headers};
 use super::identity::{Forward, names_authorization};
 use super::kind::SourceKind;
 use super::output_contract::{Mismatches, OutputContract};
@@ -102,8 +102,11 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     let mismatches = collector.parts.reuse.mismatches("http", &source);
     let gauge = ClientStatsHandle::of_client(&source, "http", &client).with_mismatches(&mismatches);
     collector.count(gauge);
-    if let Err(problem) = headers::check_shared(http) {
-        return collector.refuse("http", problem);
+    if let Err(problem) = fixed_headers(&http.headers) {
+        return collector.refuse("http.headers", problem);
+    }
+    if let Err(problem) = forwarded_headers(&http.forward_headers) {
+        return collector.refuse("http.forward_headers", problem);
     }
     let has_credentials = http.auth.is_some() || names_authorization(http.headers.keys());
     let signer = collector.parts.signer.as_ref();

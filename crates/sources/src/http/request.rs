@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::config::{HttpSourceConfig, HttpToolConfig};
-use super::headers::{fixed_headers, forwarded, header_name};
 use crate::net::OutgoingRequest;
+use crate::source::headers::{fixed_headers, forwarded_headers, header_name};
 use crate::source::response::{essence, is_json, is_xml};
 use crate::source::template::{EscapeContext, Template, TemplateError, check_braces};
 
@@ -158,11 +158,14 @@ impl RequestPlan {
         };
         let mut headers = Vec::new();
         for (name, slot) in slots(&config.headers, "headers")? {
-            headers.push((header_name(&name)?, slot));
+            headers.push((header_name(&name).map_err(|p| at("headers", p))?, slot));
         }
-        let fixed_headers = match authenticated {
-            true => fixed_headers(http)?,
-            false => HeaderMap::new(),
+        let (fixed_headers, forwarded) = match authenticated {
+            true => (
+                fixed_headers(&http.headers)?,
+                forwarded_headers(&http.forward_headers)?,
+            ),
+            false => (HeaderMap::new(), Vec::new()),
         };
         check_encoding(config, &fixed_headers)?;
         Ok(Self {
@@ -173,10 +176,7 @@ impl RequestPlan {
             query: slots(&config.query, "query")?,
             headers,
             fixed_headers,
-            forwarded: match authenticated {
-                true => forwarded(http)?,
-                false => Vec::new(),
-            },
+            forwarded,
             body: body(config, names, &method, slots(&config.form, "form")?)?,
             base,
             method,

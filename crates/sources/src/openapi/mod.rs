@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, Method};
 use serde_json::Value;
 use url::Url;
 
@@ -38,6 +38,7 @@ use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions};
 use super::argument;
 use super::builder::SourceBuilder;
 use super::credentials::AuthConfig;
+use super::headers::fixed_headers;
 use super::http::annotations_of;
 use super::identity::{Forward, ForwardConfig};
 use super::kind::SourceKind;
@@ -190,22 +191,12 @@ impl<'a> Import<'a> {
             limits: config.limits.clone(),
         };
         let client = ApiClient::of_source(settings, &collector.parts)?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in &config.headers {
-            let header = HeaderName::try_from(&**name)
-                .ok()
-                .zip(HeaderValue::from_str(value.expose()).ok());
-            let (name, mut value) =
-                header.ok_or_else(|| ("headers", format!("{name:?} cannot be sent as it is")))?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
         Ok(Self {
             config,
             document,
             base,
             client,
-            headers,
+            headers: fixed_headers(&config.headers).map_err(|problem| ("headers", problem))?,
             forward,
             has_secrets,
             mismatches: collector

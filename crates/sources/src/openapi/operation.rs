@@ -1,6 +1,7 @@
 //! Conversion of an OpenAPI operation to a tool.
 
-use http::Method;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Map, Value, json};
 
 use super::body;
@@ -11,6 +12,7 @@ use super::request::{BODY, Location, PIPE, Parameter, RequestMapping, SPACE, Sty
 use super::schema::{SchemaInliner, TEXT_CHARACTERS};
 use super::supplied::SuppliedParameters;
 use super::text::{placeholders, text};
+use crate::net::is_connection_header;
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::response::{essence, is_json, is_text};
 
@@ -23,18 +25,6 @@ pub(super) struct Operation {
     /// True if its schemas were cut to the size limit.
     pub(super) cut: bool,
 }
-
-/// Header parameters that are not arguments (OpenAPI, Parameter Object), or that follow from the request.
-const NOT_ARGUMENTS: [&str; 8] = [
-    "accept",
-    "content-type",
-    "authorization",
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "upgrade",
-];
 
 /// Approximate size limits of a tool's schemas, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -134,12 +124,19 @@ impl Arguments {
             return Err("one of its parameters has no name".to_owned());
         }
         if location == Location::Header {
-            if NOT_ARGUMENTS.contains(&&*name.to_ascii_lowercase()) {
+            let header = HeaderName::try_from(name)
+                .map_err(|_| format!("its parameter {name:?} is not a valid header name"))?;
+            // These are not arguments (OpenAPI, Parameter Object), or follow from the request.
+            if [ACCEPT, CONTENT_TYPE, AUTHORIZATION].contains(&header)
+                || is_connection_header(&header)
+            {
                 return Ok(());
             }
-            if http::HeaderName::try_from(name).is_err() {
-                return Err(format!("its parameter {name:?} is not a valid header name"));
-            }
+        }
+        if location == Location::Cookie
+            && (name.contains(';') || HeaderValue::from_str(name).is_err())
+        {
+            return Err(format!("its parameter {name:?} is not a valid cookie name"));
         }
         let required =
             location == Location::Path || parameter.get("required") == Some(&Value::Bool(true));
