@@ -1,5 +1,7 @@
 //! Construction of an operation's request from a call's arguments.
 
+use std::fmt;
+
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -38,6 +40,13 @@ pub(super) const BODY: &str = "body";
 /// A parameter.
 #[derive(Debug)]
 pub(super) struct Parameter {
+impl Parameter {
+    /// Says which argument a problem is about.
+    fn problem(&self, problem: impl fmt::Display) -> String {
+        format!("{}: {problem}", self.argument)
+    }
+}
+
     /// Name in the API.
     pub(super) name: String,
     /// Name of the tool's argument.
@@ -200,8 +209,7 @@ impl RequestMapping {
         for parameter in self.parameters.iter().filter(in_the_path) {
             // A path needs a value here, even if the parameter can be `null`.
             let value = arguments.get(&parameter.argument).unwrap_or(&Value::Null);
-            let text = in_path(parameter, value)
-                .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
+            let text = in_path(parameter, value).map_err(|problem| parameter.problem(problem))?;
             path = path.replace(&format!("{{{}}}", parameter.name), &text);
         }
         // Values are encoded, so this question mark is the document's.
@@ -212,9 +220,7 @@ impl RequestMapping {
         let mut url = assemble(base, path, query)?;
         let mut query = url.query().unwrap_or_default().to_owned();
         for (parameter, value) in given(Location::Query) {
-            let pairs = in_query(parameter, value)
-                .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
-            for pair in pairs {
+            for pair in in_query(parameter, value)? {
                 pair.write(parameter.reserved, &mut query);
             }
         }
@@ -227,7 +233,8 @@ impl RequestMapping {
         for (parameter, value) in given(Location::Header) {
             let name = HeaderName::try_from(&*parameter.name)
                 .map_err(|_| format!("{} is not a valid header name", parameter.name))?;
-            headers.insert(name, header(&in_header(value, parameter.style)?)?);
+            let value = in_header(parameter, value).and_then(|text| header(&text));
+            headers.insert(name, value.map_err(|problem| parameter.problem(problem))?);
         }
         let mut cookies = Vec::new();
         for (parameter, value) in given(Location::Cookie) {
@@ -248,11 +255,12 @@ impl RequestMapping {
         }
         let mut request = OutgoingRequest::new(self.method.clone(), url);
         request.headers = headers;
-        if let Some(value) = arguments.get(BODY)
-            && let Some((kind, body)) = self.body.fill(value)?
-        {
-            request.headers.insert(CONTENT_TYPE, header(&kind)?);
-            request.body = body;
+        let body = arguments.get(BODY).map(|value| self.body.fill(value));
+        let body = body.transpose();
+        let body = body.map_err(|problem| format!("{BODY}: {problem}"))?;
+        if let Some((kind, bytes)) = body.flatten() {
+            request.headers.insert(CONTENT_TYPE, kind);
+            request.body = bytes;
         }
         Ok(request)
     }
@@ -278,6 +286,10 @@ fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
         return Err("a value in a path is empty".to_owned());
     }
     if parameter.style == Style::Json {
+    pairs_of(parameter, value).map_err(|problem| parameter.problem(problem))
+}
+
+fn pairs_of(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
         return path_segment(&value.to_string());
     }
     let explode = parameter.style.explodes();

@@ -11,6 +11,7 @@ mod references;
 mod requests;
 mod schemas;
 mod tools;
+mod unsendable;
 
 use super::*;
 use crate::catalog::{Catalog, OutputContent};
