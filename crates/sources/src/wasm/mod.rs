@@ -4,6 +4,8 @@
 mod capture;
 mod config;
 #[cfg(feature = "wasm")]
+mod files;
+#[cfg(feature = "wasm")]
 mod host;
 #[cfg(feature = "wasm")]
 mod instance;
