@@ -141,10 +141,10 @@ impl Arguments {
         let required =
             location == Location::Path || parameter.get("required") == Some(&Value::Bool(true));
         let content = parameter.get("content").and_then(Value::as_object);
-        let (schema, style) = match content.and_then(|content| content.iter().next()) {
+        let (schema, (style, explode)) = match content.and_then(|content| content.iter().next()) {
             Some((kind, media)) => {
                 let style = match &*essence(kind) {
-                    kind if is_json(kind) => Style::Json,
+                    kind if is_json(kind) => (Style::Json, false),
                     kind if kind == "*/*" || kind.starts_with("text/") => {
                         style(&Value::Null, location)?
                     }
@@ -170,6 +170,7 @@ impl Arguments {
             argument,
             location,
             style,
+            explode,
             reserved: location == Location::Query
                 && parameter.get("allowReserved") == Some(&Value::Bool(true)),
         });
@@ -282,7 +283,8 @@ fn location(parameter: &Value) -> Result<Location, String> {
     }
 }
 
-fn style(parameter: &Value, location: Location) -> Result<Style, String> {
+/// Returns the style of a parameter, and true if it explodes.
+fn style(parameter: &Value, location: Location) -> Result<(Style, bool), String> {
     let default = match location {
         Location::Path | Location::Header => "simple",
         Location::Query | Location::Cookie => "form",
@@ -290,12 +292,12 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
     let style = parameter["style"].as_str().unwrap_or(default);
     let explode = parameter["explode"].as_bool();
     let explode = explode.unwrap_or(style == "form");
-    Ok(match (style, location) {
-        ("simple", Location::Path | Location::Header) => Style::Simple { explode },
-        ("label", Location::Path) => Style::Label { explode },
-        ("matrix", Location::Path) => Style::Matrix { explode },
-        ("form", Location::Query | Location::Cookie) => Style::Form { explode },
-        ("spaceDelimited" | "pipeDelimited", Location::Query) if explode => Style::Form { explode },
+    let style = match (style, location) {
+        ("simple", Location::Path | Location::Header) => Style::Simple,
+        ("label", Location::Path) => Style::Label,
+        ("matrix", Location::Path) => Style::Matrix,
+        ("form", Location::Query | Location::Cookie) => Style::Form,
+        ("spaceDelimited" | "pipeDelimited", Location::Query) if explode => Style::Form,
         ("spaceDelimited", Location::Query) => Style::Delimited(SPACE),
         ("pipeDelimited", Location::Query) => Style::Delimited(PIPE),
         ("deepObject", Location::Query) => Style::DeepObject,
@@ -305,7 +307,8 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
                 text(parameter, "name")
             ));
         }
-    })
+    };
+    Ok((style, explode))
 }
 
 /// Returns the output schema, if every success response is the same kind of JSON object. For an API that can also

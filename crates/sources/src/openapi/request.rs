@@ -22,39 +22,29 @@ pub(super) struct RequestMapping {
     pub(super) body: Form,
 }
 
-impl Style {
-    fn explodes(self) -> bool {
-        matches!(
-            self,
-            Self::Simple { explode: true }
-                | Self::Label { explode: true }
-                | Self::Matrix { explode: true }
-                | Self::Form { explode: true }
-        )
-    }
-}
-
 /// Name of the argument for the body.
 pub(super) const BODY: &str = "body";
 
 /// A parameter.
 #[derive(Debug)]
 pub(super) struct Parameter {
-impl Parameter {
-    /// Says which argument a problem is about.
-    fn problem(&self, problem: impl fmt::Display) -> String {
-        format!("{}: {problem}", self.argument)
-    }
-}
-
     /// Name in the API.
     pub(super) name: String,
     /// Name of the tool's argument.
     pub(super) argument: String,
     pub(super) location: Location,
     pub(super) style: Style,
+    /// Writes each element of a list, and each member of an object, as a value of its own.
+    pub(super) explode: bool,
     /// Sends reserved URL characters in its values without encoding (`allowReserved`).
     pub(super) reserved: bool,
+}
+
+impl Parameter {
+    /// Says which argument a problem is about.
+    fn problem(&self, problem: impl fmt::Display) -> String {
+        format!("{}: {problem}", self.argument)
+    }
 }
 
 /// Characters that are encoded in a query: all but the unreserved ones of RFC 3986.
@@ -167,20 +157,12 @@ impl Location {
 /// Serialization of lists and objects (OpenAPI, Style Values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    Simple {
-        explode: bool,
-    },
+    Simple,
     /// `.a.b`
-    Label {
-        explode: bool,
-    },
+    Label,
     /// `;name=a`
-    Matrix {
-        explode: bool,
-    },
-    Form {
-        explode: bool,
-    },
+    Matrix,
+    Form,
     Delimited(Delimiter),
     DeepObject,
     Json,
@@ -286,30 +268,28 @@ fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
         return Err("a value in a path is empty".to_owned());
     }
     if parameter.style == Style::Json {
-    pairs_of(parameter, value).map_err(|problem| parameter.problem(problem))
-}
-
-fn pairs_of(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
         return path_segment(&value.to_string());
     }
-    let explode = parameter.style.explodes();
+    let explode = parameter.explode;
     let parts = parts_of(value, explode, |text| path_segment(&text))?;
     if parts.is_empty() {
         return Err("a value in a path is empty".to_owned());
     }
     let name = in_url(&parameter.name, false);
     Ok(match parameter.style {
-        Style::Label { .. } => format!(".{}", parts.join(if explode { "." } else { "," })),
-        Style::Matrix { .. } if explode && value.is_object() => format!(";{}", parts.join(";")),
-        Style::Matrix { .. } if explode => {
-            parts.iter().map(|part| format!(";{name}={part}")).collect()
-        }
-        Style::Matrix { .. } => format!(";{name}={}", parts.join(",")),
+        Style::Label => format!(".{}", parts.join(if explode { "." } else { "," })),
+        Style::Matrix if explode && value.is_object() => format!(";{}", parts.join(";")),
+        Style::Matrix if explode => parts.iter().map(|part| format!(";{name}={part}")).collect(),
+        Style::Matrix => format!(";{name}={}", parts.join(",")),
         _ => parts.join(","),
     })
 }
 
 fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
+    pairs_of(parameter, value).map_err(|problem| parameter.problem(problem))
+}
+
+fn pairs_of(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
     let name = &parameter.name;
     let list = |parts| {
         let delimiter = match parameter.style {
@@ -325,7 +305,7 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
     };
     match (value, parameter.style) {
         (value, Style::Json) => Ok(vec![Pair::new(name, value.to_string())]),
-        (Value::Array(items), Style::Form { explode: true }) => items
+        (Value::Array(items), Style::Form) if parameter.explode => items
             .iter()
             .map(|item| Ok(Pair::new(name, text_of(item)?)))
             .collect(),
@@ -341,7 +321,7 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
             let pairs = pairs.into_iter();
             Ok(pairs.map(|(name, value)| Pair::new(name, value)).collect())
         }
-        (Value::Object(members), Style::Form { explode: true }) => members
+        (Value::Object(members), Style::Form) if parameter.explode => members
             .iter()
             .map(|(member, value)| Ok(Pair::new(member, text_of(value)?)))
             .collect(),
@@ -350,10 +330,10 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
     }
 }
 
-fn in_header(value: &Value, style: Style) -> Result<String, String> {
-    match style {
+fn in_header(parameter: &Parameter, value: &Value) -> Result<String, String> {
+    match parameter.style {
         Style::Json => Ok(value.to_string()),
-        style => Ok(parts_of(value, style.explodes(), Ok)?.join(",")),
+        _ => Ok(parts_of(value, parameter.explode, Ok)?.join(",")),
     }
 }
 
