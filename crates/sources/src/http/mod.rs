@@ -161,22 +161,14 @@ impl HttpTool {
             .input_schema(schema.clone())
             .annotations(annotations(config, &method))
             .timeout(http.limits.timeout() + super::limits::GRACE);
-        if let Some(title) = &config.title {
-            definition = definition.title(title);
-        }
-        if let Some(description) = &config.description {
-            definition = definition.description(description);
-        }
-        let promise = config
-            .output_schema
-            .as_ref()
-            .map(|schema| OutputContract::new(schema, &definition.name, mismatches));
-        let promise = promise
-            .transpose()
-            .map_err(|problem| format!("output_schema: {problem}"))?;
-        if let Some(schema) = &config.output_schema {
-            definition = definition.output_schema(schema.clone());
-        }
+        definition.title.clone_from(&config.title);
+        definition.description.clone_from(&config.description);
+        definition.output_schema.clone_from(&config.output_schema);
+        let promise = OutputContract::configured(
+            config.output_schema.as_ref(),
+            &definition.name,
+            mismatches,
+        )?;
         Ok(Self {
             definition,
             plan: Arc::new(Plan {

@@ -201,12 +201,8 @@ impl ComponentTool {
             .input_schema(signature.input_schema(|name| reported.arguments.get(name).cloned()))
             .annotations(hints)
             .timeout(component.bounds.limits.timeout() + GRACE);
-        if let Some(title) = &reported.title {
-            definition = definition.title(title);
-        }
-        if let Some(schema) = signature.output_schema() {
-            definition = definition.output_schema(schema);
-        }
+        definition.title.clone_from(&reported.title);
+        definition.output_schema = signature.output_schema();
         Ok(Self {
             definition,
             plan: Arc::new(Plan {
