@@ -53,7 +53,7 @@ struct Plan {
 }
 
 impl SourceKind for CommandSourceConfig {
-    fn collect<'a>(&'a self, _: &'a str, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
         collect(self, builder);
         Box::pin(ready(()))
     }
@@ -61,7 +61,7 @@ impl SourceKind for CommandSourceConfig {
 
 /// Collects the tools of a command source.
 fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
-    let prefix = collector.prefix("");
+    let prefix = collector.prefix();
     for (position, tool) in command.tools.iter().enumerate() {
         match CommandTool::new(command, tool, &prefix, &collector.parts) {
             Ok(tool) => {

@@ -55,7 +55,7 @@ struct Plan {
 }
 
 impl SourceKind for HttpSourceConfig {
-    fn collect<'a>(&'a self, _: &'a str, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
         collect(self, builder);
         Box::pin(ready(()))
     }
@@ -115,7 +115,7 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
         Ok(forward) => forward,
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
-    let prefix = collector.prefix("");
+    let prefix = collector.prefix();
     for (position, tool) in http.tools.iter().enumerate() {
         let made = match own(tool) {
             Some(Err(problem)) => Err(problem),

@@ -18,7 +18,6 @@ use crate::catalog::Definition;
 pub(super) fn import(
     openapi: &OpenApiSourceConfig,
     document: &Document,
-    name: &str,
     room: ImportLimits,
     collector: &mut SourceBuilder,
 ) {
@@ -36,12 +35,7 @@ pub(super) fn import(
     };
     let gauge = ClientStatsHandle::of_client(&collector.source, "openapi", &import.client);
     collector.count(gauge.with_mismatches(&import.mismatches));
-    let prefix = match name {
-        "" => String::new(),
-        name => format!("{}__", sanitized(name)),
-    };
-    let prefix = collector.prefix(&prefix);
-    let mut tools = ImportedTools::new(prefix, room);
+    let mut tools = ImportedTools::new(collector.prefix_of_document(), room);
     let mut all = Vec::new();
     let paths = document.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {

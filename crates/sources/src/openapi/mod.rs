@@ -81,12 +81,8 @@ const TITLE_CHARACTERS: usize = 200;
 const TOOLS_MAX: usize = 20_000;
 
 impl SourceKind for OpenApiSourceConfig {
-    fn collect<'a>(
-        &'a self,
-        name: &'a str,
-        builder: &'a mut SourceBuilder,
-    ) -> LocalBoxFuture<'a, ()> {
-        Box::pin(collect(self, name, builder))
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+        Box::pin(collect(self, builder))
     }
 
     fn auth(&self) -> Option<&AuthConfig> {
@@ -108,7 +104,7 @@ impl SourceKind for OpenApiSourceConfig {
 }
 
 /// Collects the tools of an OpenAPI source.
-async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut SourceBuilder) {
+async fn collect(openapi: &OpenApiSourceConfig, collector: &mut SourceBuilder) {
     let room = ImportLimits::new(openapi, collector.parts.memory_bytes);
     let document = match Document::read(openapi, room).await {
         Ok(document) => document,
@@ -118,7 +114,7 @@ async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Sour
         Err(unread) => return collector.refuse("openapi.document", unread.problem),
     };
     collector.files.clone_from(&document.files);
-    import(openapi, &document, name, room, collector);
+    import(openapi, &document, room, collector);
 }
 
 /// State that all tools of a document share.
@@ -324,9 +320,7 @@ impl<'a> Import<'a> {
             definition = definition.title(summary);
         }
         let (schema, promise) = output.unzip();
-        if let Some(schema) = schema {
-            definition = definition.output_schema(schema);
-        }
+        definition.output_schema = schema;
         let tool = OperationTool {
             definition,
             plan: Arc::new(Plan {

@@ -21,7 +21,7 @@ use crate::protocol::ToolAnnotations;
 use crate::source::builder::SourceBuilder;
 use crate::source::client_stats::ClientStatsHandle;
 use crate::source::limits::GRACE;
-use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
+use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::parts::SourceParts;
 use crate::source::pattern::matches;
 use crate::source::reuse::BulkheadUser;
@@ -53,7 +53,7 @@ struct Loaded {
 const ERROR_CHARACTERS: usize = 10_000;
 
 /// Collects the tools of a component.
-pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut SourceBuilder) {
+pub(super) fn collect(config: &ComponentSourceConfig, collector: &mut SourceBuilder) {
     let component = match Loaded::new(config, &collector.source, &collector.parts) {
         Ok(component) => Arc::new(component),
         Err((setting, problem)) => {
@@ -65,11 +65,7 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Sourc
         "component",
         &component.bulkhead,
     ));
-    let default = match name {
-        "" => String::new(),
-        name => format!("{}__", sanitized(name)),
-    };
-    let prefix = collector.prefix(&default);
+    let prefix = collector.prefix_of_document();
     let functions = &component.compiled.functions;
     let names = tool_names(
         functions

@@ -24,7 +24,7 @@ fn of_file(path: &Path, mut settings: Value) -> BuiltSource {
     settings["path"] = path.to_str().expect("UTF-8").into();
     let component: ComponentSourceConfig = serde_json::from_value(settings).expect("a source");
     let mut builder = SourceBuilder::new("c", "sources[0]", None);
-    collect(&component, "c", &mut builder);
+    collect(&component, &mut builder);
     builder.finish()
 }
 
