@@ -320,18 +320,16 @@ fn refusal(shape: Option<&JsonType>, value: Option<&Val>, max: usize) -> ToolErr
 fn failure(error: &CallError, ended: &InstanceResult) -> ToolError {
     /// Maximum number of characters of the output in the log.
     const SHOWN: usize = 2000;
-    let mut cause = match error {
-        CallError::Broken { problem } => problem.clone(),
-        _ => String::new(),
+    let problem = match error {
+        CallError::Broken { problem } => Some(problem.clone()),
+        _ => None,
     };
-    let complaint = ended.stderr.text();
-    if !complaint.is_empty() {
-        let shown: String = complaint.chars().take(SHOWN).collect();
-        cause.push_str(&format!("it wrote: {shown}"));
-    }
+    let shown: String = ended.stderr.text().chars().take(SHOWN).collect();
+    let complaint = (!shown.is_empty()).then(|| format!("it wrote: {shown}"));
+    let causes: Vec<String> = problem.into_iter().chain(complaint).collect();
     let reported = ToolError::new(error.to_string());
-    match cause.is_empty() {
+    match causes.is_empty() {
         true => reported,
-        false => reported.caused_by(cause),
+        false => reported.caused_by(causes.join("; ")),
     }
 }

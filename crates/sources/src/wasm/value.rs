@@ -45,14 +45,9 @@ impl ArgumentMismatch {
 
 impl fmt::Display for ArgumentMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, place) in self.path.iter().rev().enumerate() {
-            if position > 0 {
-                f.write_str(".")?;
-            }
-            f.write_str(place)?;
-        }
         if !self.path.is_empty() {
-            f.write_str(": ")?;
+            let path: Vec<&str> = self.path.iter().rev().map(String::as_str).collect();
+            write!(f, "{}: ", path.join("."))?;
         }
         f.write_str(&self.problem)
     }
@@ -136,11 +131,9 @@ pub(super) fn lower(shape: &JsonType, value: &Value, room: &mut MemoryBudget) ->
         JsonType::Tuple(shapes) => tuple(shapes, value, room),
         JsonType::Variant(cases) => variant(cases, value, room),
         JsonType::Enum(names) => {
-            let name = value
-                .as_str()
-                .filter(|name| names.iter().any(|n| n == name));
+            let name = known_name(names, value);
             let name = name.ok_or_else(|| expected(format!("one of {}", names.join(", "))))?;
-            Ok(Val::Enum(name.to_owned()))
+            Ok(Val::Enum(name.clone()))
         }
         JsonType::Option(_) if value.is_null() => Ok(Val::Option(None)),
         JsonType::Option(some) => {
@@ -270,16 +263,18 @@ fn flags(known: &[String], value: &Value) -> Lowered {
         .ok_or_else(|| expected("a list of names"))?;
     let mut flags: Vec<String> = Vec::new();
     for value in values {
-        let name = value
-            .as_str()
-            .filter(|name| known.iter().any(|n| n == name));
+        let name = known_name(known, value);
         let name = name.ok_or_else(|| expected(format!("some of {}", known.join(", "))))?;
         // Only known flags are kept, so the list is bounded.
-        if !flags.iter().any(|flag| flag == name) {
-            flags.push(name.to_owned());
+        if !flags.contains(name) {
+            flags.push(name.clone());
         }
     }
     Ok(Val::Flags(flags))
+}
+
+fn known_name<'n>(names: &'n [String], value: &Value) -> Option<&'n String> {
+    names.iter().find(|name| *value == name.as_str())
 }
 
 fn expected(what: impl fmt::Display) -> ArgumentMismatch {
