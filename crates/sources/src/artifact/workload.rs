@@ -22,6 +22,7 @@ use url::Url;
 use super::sign::Keys;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, Client, Deadlines, EgressConfig, FetchedResponse, OutgoingRequest};
+use crate::source::credentials::sensitive;
 
 /// Credentials provider with the most recent credentials.
 pub(super) struct Workload {
@@ -281,7 +282,7 @@ impl Workload {
                     Some(WorkloadCredential::File(file)) => Some(read_text(file).await?),
                 };
                 if let Some(proof) = proof {
-                    request = request.header(AUTHORIZATION, secret_value(&proof)?);
+                    request = request.header(AUTHORIZATION, sensitive(proof.expose())?);
                 }
                 self.read(&self.ask(request).await?)
             }
@@ -290,8 +291,7 @@ impl Workload {
                 let request = OutgoingRequest::new(Method::PUT, url("latest/api/token")?)
                     .header(MACHINE_TOKEN_LIFE, HeaderValue::from_static("300"));
                 let token = self.ask(request).await?;
-                let token = Secret::from(String::from_utf8_lossy(&token.body).trim().to_owned());
-                let token = secret_value(&token)?;
+                let token = sensitive(String::from_utf8_lossy(&token.body).trim())?;
                 let roles = url("latest/meta-data/iam/security-credentials/")?;
                 let asked =
                     OutgoingRequest::get(roles.clone()).header(MACHINE_TOKEN, token.clone());
@@ -397,13 +397,6 @@ fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (inside, _) = rest.split_once('<')?;
     Some(inside.trim()).filter(|inside| !inside.is_empty())
-}
-
-fn secret_value(secret: &Secret) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(secret.expose())
-        .map_err(|_| "a token has characters that no header can hold".to_owned())?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 async fn read_text(file: &Path) -> Result<Secret, String> {
