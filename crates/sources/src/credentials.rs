@@ -34,6 +34,7 @@ pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 pub(super) use self::refreshing::{GrantType, Renewed};
 use self::token_request::read_token;
 pub(super) use self::token_request::{read_answer, token_request};
+use super::headers::header_name;
 use super::parts::SourceParts;
 use super::per_user::UserLogins;
 use super::redact::{bare, secrets_in};
@@ -156,8 +157,7 @@ impl Credentials {
             return Ok(Self::Header(AUTHORIZATION, value));
         }
         if let Some(named) = header {
-            let name = HeaderName::try_from(&*named.name)
-                .map_err(|_| format!("{:?} is not a valid header name", named.name))?;
+            let name = header_name(&named.name)?;
             return Ok(Self::Header(name, sensitive(named.value.expose())?));
         }
         if let Some(per_user) = per_user {
