@@ -40,12 +40,9 @@ enum Body {
     JsonText(HeaderValue, Template),
 }
 
-/// A value, or several, of a query, a header or a form.
+/// Values of a query, a header or a form.
 #[derive(Debug)]
-enum Slot {
-    One(Template),
-    Many(Vec<Template>),
-}
+struct Slot(Vec<Template>);
 
 /// A JSON value whose strings have placeholders.
 #[derive(Debug)]
@@ -420,21 +417,17 @@ fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
         }
         _ => Err("it must be a string, a number, a boolean, or a list of those".to_owned()),
     };
-    match value {
-        Value::Array(items) => Ok(Slot::Many(items.iter().map(one).collect::<Result<_, _>>()?)),
-        value => Ok(Slot::One(one(value)?)),
-    }
+    let values = match value {
+        Value::Array(items) => items.as_slice(),
+        value => std::slice::from_ref(value),
+    };
+    values.iter().map(one).collect::<Result<_, _>>().map(Slot)
 }
 
 impl Slot {
     fn texts(&self, values: &Context) -> Result<Vec<String>, TemplateError> {
-        match self {
-            Self::One(template) => template.texts(values),
-            Self::Many(templates) => {
-                let texts = templates.iter().map(|template| template.texts(values));
-                Ok(texts.collect::<Result<Vec<_>, _>>()?.concat())
-            }
-        }
+        let texts = self.0.iter().map(|template| template.texts(values));
+        Ok(texts.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
 

@@ -52,7 +52,7 @@ use crate::catalog::{
     Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
 };
 pub use config::{OpenApiSourceConfig, Selection};
-use import::import;
+use import::{FoundOperation, import};
 
 /// A tool that calls one operation.
 pub struct OperationTool {
@@ -257,11 +257,15 @@ impl<'a> Import<'a> {
     fn tool(
         &self,
         name: &str,
-        item: &Value,
-        operation: &Value,
-        method: &str,
-        path: &str,
+        found: &FoundOperation<'_>,
     ) -> Result<(OperationTool, bool), String> {
+        let FoundOperation {
+            path,
+            method,
+            item,
+            operation,
+            ..
+        } = *found;
         let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes())
             .map_err(|_| "its method is none".to_owned())?;
         let output = self.config.output_schemas;

@@ -120,12 +120,8 @@ pub(super) fn lower(shape: &JsonType, value: &Value, room: &mut MemoryBudget) ->
         JsonType::Bytes => bytes(value, room),
         JsonType::List(element) => {
             let values = value.as_array().ok_or_else(|| expected("a list"))?;
-            let mut list = Vec::new();
-            for (position, value) in values.iter().enumerate() {
-                let one = lower(element, value, room);
-                list.push(one.map_err(|misfit| misfit.at(position.to_string()))?);
-            }
-            Ok(Val::List(list))
+            let each = values.iter().map(|value| (&**element, value));
+            lower_each(each, room).map(Val::List)
         }
         JsonType::Record(fields) => record(fields, value, room),
         JsonType::Tuple(shapes) => tuple(shapes, value, room),
@@ -201,12 +197,18 @@ fn tuple(shapes: &[JsonType], value: &Value, room: &mut MemoryBudget) -> Lowered
             shapes.len()
         )));
     }
-    let mut tuple = Vec::with_capacity(shapes.len());
-    for (position, (shape, value)) in shapes.iter().zip(values).enumerate() {
-        let one = lower(shape, value, room);
-        tuple.push(one.map_err(|misfit| misfit.at(position.to_string()))?);
-    }
-    Ok(Val::Tuple(tuple))
+    lower_each(shapes.iter().zip(values), room).map(Val::Tuple)
+}
+
+/// Converts the elements of a list or a tuple.
+fn lower_each<'v>(
+    elements: impl Iterator<Item = (&'v JsonType, &'v Value)>,
+    room: &mut MemoryBudget,
+) -> Result<Vec<Val>, ArgumentMismatch> {
+    let lowered = elements.enumerate().map(|(position, (shape, value))| {
+        lower(shape, value, room).map_err(|misfit| misfit.at(position.to_string()))
+    });
+    lowered.collect()
 }
 
 fn variant(
