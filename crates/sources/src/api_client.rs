@@ -18,7 +18,7 @@ use super::client_tls::ClientTlsConfig;
 use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
 use super::limits::RequestLimits;
 use super::parts::SourceParts;
-use super::redact::{conceal, secrets_in};
+use super::redact::{conceal, secrets_of_headers};
 use super::response::{is_json, media_type};
 use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
@@ -26,7 +26,7 @@ use crate::net::{
     OutgoingRequest, chance, with_causes,
 };
 use crate::protocol::scan::paired;
-use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_like_a_secret};
+use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo};
 
 /// Settings of a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -273,11 +273,8 @@ impl ApiClient {
             let mut sent = self.client.fetch(attempt.clone()).await;
             hop.ends(|| end_of(&sent));
             if let Ok(answer) = &mut sent {
-                let named = attempt.headers.iter().filter(|(name, value)| {
-                    value.is_sensitive() && is_named_like_a_secret(name.as_str())
-                });
-                let configured = named.flat_map(|(_, value)| secrets_in(Some(value)));
                 let secrets = self.credentials.secrets(&attempt);
+                let configured = secrets_of_headers(&attempt.headers);
                 conceal(secrets.into_iter().chain(configured), answer);
                 let is_json = is_json(&media_type(&answer.headers));
                 let replaced = match paired(&answer.body) {

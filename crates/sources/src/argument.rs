@@ -180,13 +180,13 @@ pub fn digits_of_large(number: f64) -> Option<String> {
 
 /// Returns a value whose integral numbers are integers (1, not 1.0). JSON Schema does not distinguish them, but other
 /// servers do.
-pub fn with_integers(value: &serde_json::Value) -> serde_json::Value {
+pub fn with_integers(value: &Value) -> Value {
     match value {
-        serde_json::Value::Number(number) if number.is_f64() => {
+        Value::Number(number) if number.is_f64() => {
             number.as_f64().map_or_else(|| value.clone(), whole)
         }
-        serde_json::Value::Array(items) => items.iter().map(with_integers).collect(),
-        serde_json::Value::Object(members) => members
+        Value::Array(items) => items.iter().map(with_integers).collect(),
+        Value::Object(members) => members
             .iter()
             .map(|(name, value)| (name.clone(), with_integers(value)))
             .collect(),
@@ -226,7 +226,7 @@ fn may_be_rounded(value: &Value) -> bool {
 
 /// Returns the input schema: the configured one, or the one derived from the described arguments.
 pub fn input_schema(
-    arguments: &serde_json::Map<String, Value>,
+    arguments: &Map<String, Value>,
     written: Option<&Value>,
 ) -> Result<Value, String> {
     if let Some(schema) = written {

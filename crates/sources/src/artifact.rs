@@ -109,16 +109,13 @@ pub const ARTIFACT_OUTCOMES: [&str; 5] = ["kept", "refused", "read", "missing", 
 const ABOVE_BYTES: usize = 100_000;
 /// Upper bound for the lifetime of a link, in seconds. Later times cannot be represented everywhere.
 const TTL_MAX_SECONDS: u64 = u32::MAX as u64;
-const KIND: &str = "artifact 1";
 const URI: &str = "artifact://longshore/";
 const TEMPLATE: &str = "artifact://longshore/{token}";
 
-fn purpose() -> Purpose<'static> {
-    Purpose {
-        kind: KIND,
-        endpoint: "",
-    }
-}
+const PURPOSE: Purpose<'static> = Purpose {
+    kind: "artifact 1",
+    endpoint: "",
+};
 
 impl Artifacts {
     /// Returns `None` if artifacts are disabled. `own` is the application's store, if any. `memory_bytes` is the
@@ -310,7 +307,7 @@ impl Artifacts {
         let mut plain = seconds_since_1970(expires).to_le_bytes().to_vec();
         plain.extend_from_slice(&key);
         plain.extend_from_slice(principal.id().as_bytes());
-        let token = self.keys.seal(purpose(), &plain);
+        let token = self.keys.seal(PURPOSE, &plain);
         Some(Content::resource_link(
             format!("{URI}{token}"),
             format!("result of {tool}"),
@@ -320,7 +317,7 @@ impl Artifacts {
     /// Returns the storage key that a link refers to. Returns `None` if the link is invalid, or belongs to another
     /// principal.
     fn key_of(&self, principal: &Principal, token: &str, now: SystemTime) -> Option<[u8; 16]> {
-        let plain = self.keys.open(purpose(), token.as_bytes())?;
+        let plain = self.keys.open(PURPOSE, token.as_bytes())?;
         let (expires, rest) = plain.split_first_chunk::<8>()?;
         let (key, owner) = rest.split_first_chunk::<16>()?;
         let is_good = seconds_since_1970(now) < u64::from_le_bytes(*expires);

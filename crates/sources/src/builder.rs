@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::client_stats::ClientStatsHandle;
+use super::name::sanitized;
 use super::parts::SourceParts;
 use crate::catalog::{RejectedItem, SourceItems};
 
@@ -47,9 +48,12 @@ const REFUSED_MAX: usize = 5_000;
 
 /// Builder for the tools of one source.
 pub(super) struct SourceBuilder {
+    /// Name of the source, or its place if it has none.
     pub(super) source: String,
     place: String,
     prefix: Option<String>,
+    /// Prefix made of the name of the source.
+    own_prefix: String,
     pub(super) offered: SourceItems,
     gauges: Vec<ClientStatsHandle>,
     pub(super) files: Vec<PathBuf>,
@@ -58,11 +62,17 @@ pub(super) struct SourceBuilder {
 }
 
 impl SourceBuilder {
-    pub(super) fn new(source: &str, place: &str, prefix: Option<&str>) -> Self {
+    /// `name` is empty if the source has none.
+    pub(super) fn new(name: &str, place: &str, prefix: Option<&str>) -> Self {
+        let (source, own_prefix) = match name {
+            "" => (place, String::new()),
+            name => (name, format!("{}__", sanitized(name))),
+        };
         Self {
             source: source.to_owned(),
             place: place.to_owned(),
             prefix: prefix.map(str::to_owned),
+            own_prefix,
             offered: SourceItems::default(),
             gauges: Vec::new(),
             files: Vec::new(),
@@ -82,9 +92,15 @@ impl SourceBuilder {
         }
     }
 
-    /// Returns the prefix for the names of the source's tools.
-    pub(super) fn prefix(&self, default: &str) -> String {
-        self.prefix.clone().unwrap_or_else(|| default.to_owned())
+    /// Returns the prefix for the names of tools that the configuration names: none, unless it is set.
+    pub(super) fn prefix(&self) -> String {
+        self.prefix.clone().unwrap_or_default()
+    }
+
+    /// Returns the prefix for the names of tools that a document or a component names: the name of the source, unless
+    /// it is set.
+    pub(super) fn prefix_of_document(&self) -> String {
+        self.prefix.as_ref().unwrap_or(&self.own_prefix).clone()
     }
 
     pub(super) fn offer(&mut self, tool: impl crate::catalog::Tool) {

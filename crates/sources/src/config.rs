@@ -105,7 +105,7 @@ impl SourceConfig {
     async fn collect(&self, builder: &mut SourceBuilder) {
         let set: Vec<_> = self.set_kinds().collect();
         match *set {
-            [kind] => kind.collect(&self.name, builder).await,
+            [kind] => kind.collect(builder).await,
             ref other => {
                 let names: Vec<_> = self.kinds().iter().map(|(name, _)| *name).collect();
                 let (last, rest) = names.split_last().unwrap_or((&"", &[]));
@@ -159,14 +159,10 @@ async fn collect_all(
         .filter(|(position, _)| places.contains(position))
         .map(|(position, config)| async move {
             let place = format!("sources[{position}]");
-            let name = match &*config.name {
-                "" => place.clone(),
-                name => name.to_owned(),
-            };
             let mut before = sources[..position].iter();
             let twin = before.position(|other| other.name == config.name);
             let twin = twin.filter(|_| !config.name.is_empty());
-            let mut one = SourceBuilder::new(&name, &place, config.prefix.as_deref());
+            let mut one = SourceBuilder::new(&config.name, &place, config.prefix.as_deref());
             one.parts = parts.clone();
             if let Some(twin) = twin {
                 let problem = format!("sources[{twin}] has the same name; choose another one");

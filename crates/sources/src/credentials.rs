@@ -33,7 +33,7 @@ pub(crate) use self::on_behalf::OnBehalfOf;
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 pub(super) use self::refreshing::{GrantType, Renewed};
 pub(super) use self::token_request::{issuer_client, read_answer, read_token, token_request};
-use super::identity::header_name;
+use super::headers::header_name;
 use super::parts::SourceParts;
 use super::per_user::UserLogins;
 use super::redact::{bare, secrets_in};

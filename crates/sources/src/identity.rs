@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use minijinja::Value as Context;
 use minijinja::value::{Enumerator, Object, Serde};
@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::headers::header_name;
 use super::template::{EscapeContext, Template};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::ToolError;
@@ -346,22 +347,6 @@ fn header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, ToolError>
 /// Returns true if configured headers contain `Authorization`.
 pub(super) fn names_authorization<'n>(mut names: impl Iterator<Item = &'n String>) -> bool {
     names.any(|name| name.eq_ignore_ascii_case(AUTHORIZATION.as_str()))
-}
-
-/// Parses the configured name of a header that requests have.
-///
-/// # Errors
-///
-/// It is not a name, or the client itself sets the header.
-pub(super) fn header_name(name: &str) -> Result<HeaderName, String> {
-    let parsed =
-        HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a valid header name"))?;
-    if [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE, CONNECTION].contains(&parsed) {
-        return Err(format!(
-            "{name} is set by the client itself; use another header"
-        ));
-    }
-    Ok(parsed)
 }
 
 #[cfg(test)]

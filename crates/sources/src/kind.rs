@@ -9,12 +9,8 @@ use super::credentials::AuthConfig;
 
 /// Settings of one kind of source. `SourceConfig::kinds` lists the kinds.
 pub(super) trait SourceKind: Sync {
-    /// Adds the tools of the source called `name`, or says why there are none. `name` is empty if the source has none.
-    fn collect<'a>(
-        &'a self,
-        name: &'a str,
-        builder: &'a mut SourceBuilder,
-    ) -> LocalBoxFuture<'a, ()>;
+    /// Adds the tools of the source, or says why there are none.
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()>;
 
     /// Credentials for requests to an API.
     fn auth(&self) -> Option<&AuthConfig> {

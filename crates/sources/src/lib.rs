@@ -35,6 +35,7 @@ mod credentials;
 mod api_client;
 mod client_stats;
 mod client_tls;
+mod headers;
 mod http;
 mod identity;
 mod login;

@@ -54,6 +54,21 @@ impl OutputContract {
         })
     }
 
+    /// Compiles the output schema of a configured tool, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Names the setting, and the problem with the schema.
+    pub(super) fn configured(
+        schema: Option<&Value>,
+        tool: &str,
+        mismatches: &Mismatches,
+    ) -> Result<Option<Self>, String> {
+        let contract = schema.map(|schema| Self::new(schema, tool, mismatches));
+        let contract = contract.transpose();
+        contract.map_err(|problem| format!("output_schema: {problem}"))
+    }
+
     /// Checks a result if there is an output schema.
     pub(super) fn kept(promise: Option<&Self>, output: Output) -> Output {
         match promise {

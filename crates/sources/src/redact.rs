@@ -65,15 +65,20 @@ pub(super) fn secrets_in(value: Option<&HeaderValue>) -> Vec<Cow<'_, str>> {
 /// Returns the secrets of a request that are known by their names: sensitive headers, and values in the query of its URL.
 /// Other configured values, such as the name of a tenant, can be in any text.
 pub(super) fn secrets_of(headers: &HeaderMap, url: &Url) -> Vec<String> {
-    let headers = headers
-        .iter()
-        .filter(|(name, value)| value.is_sensitive() && is_named_like_a_secret(name.as_str()));
-    let headers = headers.flat_map(|(_, value)| secrets_in(Some(value)));
     // Many APIs take their API key in a parameter of this name.
     let is_secret = |name: &str| is_named_like_a_secret(name) || name.eq_ignore_ascii_case("key");
     let query = url.query_pairs().filter(|(name, _)| is_secret(name));
     let query = query.map(|(_, value)| value.into_owned());
-    headers.map(Cow::into_owned).chain(query).collect()
+    let headers = secrets_of_headers(headers).map(Cow::into_owned);
+    headers.chain(query).collect()
+}
+
+/// Returns the secrets in sensitive headers that are named like ones with a secret.
+pub(super) fn secrets_of_headers(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
+    let headers = headers
+        .iter()
+        .filter(|(name, value)| value.is_sensitive() && is_named_like_a_secret(name.as_str()));
+    headers.flat_map(|(_, value)| secrets_in(Some(value)))
 }
 
 /// Returns the secrets that credentials have added to a prepared request: sensitive headers, and values in the query of

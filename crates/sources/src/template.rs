@@ -157,9 +157,16 @@ impl Template {
 
     /// Returns true if a name that it uses has no value.
     pub(super) fn lacks_a_value(&self, context: &Value) -> bool {
-        self.names(false).iter().any(|name| {
-            let value = context.get_attr(name).unwrap_or_default();
-            (value.is_undefined() || value.is_none()) && !is_global(name)
+        let mut names = self.names(false).into_iter();
+        names.any(|name| self.lacks(&name, context) && !is_global(&name))
+    }
+
+    /// Returns true if a name, or a member as in `caller.name`, has no value.
+    fn lacks(&self, path: &str, context: &Value) -> bool {
+        let mut parts = path.split('.');
+        let value = parts.try_fold(context.clone(), |value, part| value.get_attr(part).ok());
+        value.is_none_or(|value| {
+            value.is_undefined() || value.is_none() && self.place != EscapeContext::Response
         })
     }
 
@@ -226,16 +233,8 @@ impl Template {
 
     /// Returns the name of a value that the template uses and that does not exist.
     fn missing(&self, context: &Value) -> Option<String> {
-        self.names(true).into_iter().find(|path| {
-            let mut parts = path.split('.');
-            let first = parts.next().unwrap_or_default();
-            let value = context.get_attr(first).unwrap_or_default();
-            let value = parts.try_fold(value, |value, part| value.get_attr(part).ok());
-            let lacks = |value: Value| {
-                value.is_undefined() || value.is_none() && self.place != EscapeContext::Response
-            };
-            value.is_none_or(lacks) && !(is_global(first) && first == path)
-        })
+        let mut names = self.names(true).into_iter();
+        names.find(|path| self.lacks(path, context) && !is_global(path))
     }
 
     /// Evaluates the template. The result keeps its type if the template consists of one placeholder; otherwise it is
@@ -281,14 +280,7 @@ impl Template {
     /// Names the facts that are missing. The rest of the template is not for the caller to know.
     #[cold]
     fn missing_fact(&self, context: &Value) -> TemplateError {
-        let is_missing = |name: &String| {
-            let known = |value: Value, part: &str| {
-                let value = value.get_attr(part).ok()?;
-                (!value.is_undefined() && !value.is_none()).then_some(value)
-            };
-            name.starts_with("caller.")
-                && name.split('.').try_fold(context.clone(), known).is_none()
-        };
+        let is_missing = |name: &String| name.starts_with("caller.") && self.lacks(name, context);
         let names: Vec<String> = self.names(true).into_iter().filter(is_missing).collect();
         TemplateError::MissingFact(match names.is_empty() {
             true => "a fact that it needs".to_owned(),

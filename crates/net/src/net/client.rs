@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
-    HOST, LOCATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+    HOST, LOCATION, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -324,26 +324,30 @@ fn failed(host: &str, error: legacy::Error) -> FetchError {
     }
 }
 
+/// Headers about the connection, which are the client's own.
+static OF_CONNECTION: [HeaderName; 12] = [
+    HOST,
+    CONNECTION,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    TE,
+    TRAILER,
+    EXPECT,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("http2-settings"),
+];
+
+/// Returns true for a header about the connection, which a client sets itself or leaves out.
+pub fn is_connection_header(name: &HeaderName) -> bool {
+    OF_CONNECTION.contains(name)
+}
+
 /// Removes headers that the client sets itself, and adds those that it does not leave to callers.
 pub(super) fn clean(headers: &mut HeaderMap) {
-    for name in [
-        HOST,
-        CONNECTION,
-        CONTENT_LENGTH,
-        TRANSFER_ENCODING,
-        UPGRADE,
-        TE,
-        TRAILER,
-        EXPECT,
-    ] {
-        headers.remove(name);
-    }
-    for name in [
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authorization",
-        "http2-settings",
-    ] {
+    for name in &OF_CONNECTION {
         headers.remove(name);
     }
     headers

@@ -52,7 +52,9 @@ pub use breaker::{Breaker, BreakerState};
 pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadError, BulkheadPermit, BulkheadStats};
 pub use challenge::challenge_parameter;
 #[cfg(feature = "egress")]
-pub use client::{Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest, trust_ca};
+pub use client::{
+    Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest, is_connection_header, trust_ca,
+};
 pub use error::with_causes;
 pub use error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]

@@ -365,7 +365,9 @@ fn code_of(body: &[u8]) -> String {
 
 impl KeySource {
     fn new(config: &S3Config, region: &str, probe: &Probe) -> Result<Self, (&'static str, String)> {
-        let given = config.access_key_id.is_some() || config.secret_access_key.is_some();
+        let given = config.access_key_id.is_some()
+            || config.secret_access_key.is_some()
+            || config.session_token.is_some();
         if let Some(path) = &config.credentials_file {
             if given {
                 let problem = "credentials_file and an access key are both set; remove one of them"
@@ -403,6 +405,11 @@ impl KeySource {
             })),
             (Some(_), Some(_)) => Err(("access_key_id", "it is not a valid access key ID".to_owned())),
             (Some(_), None) => Err(("secret_access_key", "access_key_id is set without secret_access_key; set both".to_owned())),
+            (None, _) if given => Err((
+                "access_key_id",
+                "secret_access_key or session_token is set without access_key_id; set both keys"
+                    .to_owned(),
+            )),
             _ => match Workload::of(probe, region, config.instance_metadata) {
                 Ok(Some(workload)) => Ok(Self::Workload(Box::new(workload))),
                 Ok(None) => Err((
@@ -528,6 +535,14 @@ mod tests {
             (
                 r#"{"bucket": "b", "access_key_id": "x"}"#,
                 "secret_access_key",
+            ),
+            (
+                r#"{"bucket": "b", "secret_access_key": "x", "instance_metadata": true}"#,
+                "access_key_id",
+            ),
+            (
+                r#"{"bucket": "b", "session_token": "x", "instance_metadata": true}"#,
+                "access_key_id",
             ),
             (
                 r#"{"bucket": "b", "credentials_file": "/nonexistent"}"#,

@@ -13,6 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use crate::environment::Secret;
 use crate::net::OutgoingRequest;
 use crate::seal::sha256_hex;
+use crate::source::credentials::sensitive;
 
 /// Credentials that sign a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,12 +57,13 @@ pub(super) fn sign(
     let date = now.strftime("%Y%m%d").to_string();
     let body = sha256_hex(&request.body);
     let text = |text: &str| HeaderValue::from_str(text).map_err(|_| SignError::NotText);
+    let secret = |text: &str| sensitive(text).map_err(|_| SignError::NotText);
     request.headers.insert(SHA256_HEADER, text(&body)?);
     request.headers.insert(DATE_HEADER, text(&time)?);
     if let Some(session) = &keys.session {
-        let mut value = text(session.expose())?;
-        value.set_sensitive(true);
-        request.headers.insert(TOKEN_HEADER, value);
+        request
+            .headers
+            .insert(TOKEN_HEADER, secret(session.expose())?);
     }
     let (names, canonical) = canonical(request, &body);
     let scope = format!("{date}/{region}/s3/aws4_request");
@@ -72,11 +74,10 @@ pub(super) fn sign(
         key = mac(&key, part);
     }
     let signature = HEXLOWER.encode(&mac(&key, &string_to_sign));
-    let mut value = text(&format!(
+    let value = secret(&format!(
         "{ALGORITHM} Credential={}/{scope},SignedHeaders={names},Signature={signature}",
         keys.id
     ))?;
-    value.set_sensitive(true);
     request.headers.insert(AUTHORIZATION, value);
     Ok(())
 }

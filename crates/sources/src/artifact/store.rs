@@ -1,6 +1,5 @@
 //! Stores for large results.
 
-use crate::net::{self, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, ready};
@@ -11,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+
+use crate::net::{self, Mutex};
 
 /// A large result, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +42,9 @@ pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Se
 /// use longshore::source::{Artifact, ArtifactFuture, ArtifactStore};
 ///
 /// #[derive(Debug, Default)]
-/// struct ItemKind(Mutex<HashMap<String, Artifact>>);
+/// struct InMemory(Mutex<HashMap<String, Artifact>>);
 ///
-/// impl ArtifactStore for ItemKind {
+/// impl ArtifactStore for InMemory {
 ///     fn put<'a>(&'a self, key: &'a str, artifact: Artifact, _: SystemTime) -> ArtifactFuture<'a, ()> {
 ///         self.0.lock().expect("no panics").insert(key.to_owned(), artifact);
 ///         Box::pin(ready(Ok(())))

@@ -53,7 +53,7 @@ struct Plan {
 }
 
 impl SourceKind for CommandSourceConfig {
-    fn collect<'a>(&'a self, _: &'a str, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
         collect(self, builder);
         Box::pin(ready(()))
     }
@@ -61,7 +61,7 @@ impl SourceKind for CommandSourceConfig {
 
 /// Collects the tools of a command source.
 fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
-    let prefix = collector.prefix("");
+    let prefix = collector.prefix();
     for (position, tool) in command.tools.iter().enumerate() {
         match CommandTool::new(command, tool, &prefix, &collector.parts) {
             Ok(tool) => {
@@ -116,23 +116,12 @@ impl CommandTool {
             .input_schema(schema.clone())
             .annotations(hints)
             .timeout(limits.timeout() + GRACE);
-        if let Some(title) = &config.title {
-            definition = definition.title(title);
-        }
-        if let Some(description) = &config.description {
-            definition = definition.description(description);
-        }
+        definition.title.clone_from(&config.title);
+        definition.description.clone_from(&config.description);
+        definition.output_schema.clone_from(&config.output_schema);
         let mismatches = parts.reuse.mismatches("command", &name);
-        let promise = config
-            .output_schema
-            .as_ref()
-            .map(|schema| OutputContract::new(schema, &name, &mismatches));
-        let promise = promise
-            .transpose()
-            .map_err(|problem| format!("output_schema: {problem}"))?;
-        if let Some(schema) = &config.output_schema {
-            definition = definition.output_schema(schema.clone());
-        }
+        let promise =
+            OutputContract::configured(config.output_schema.as_ref(), &name, &mismatches)?;
         let user = BulkheadUser::Command(name.clone(), Box::new(source.with_tool_alone(config)));
         let bulkhead = || Bulkhead::new(name, &limits.bulkhead());
         let bulkhead = parts.reuse.bulkhead(user, bulkhead);

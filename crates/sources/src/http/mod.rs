@@ -2,7 +2,6 @@
 
 mod answer;
 mod config;
-mod headers;
 mod request;
 
 use std::fmt;
@@ -22,6 +21,7 @@ use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
 use super::credentials::AuthConfig;
+use super::headers::{fixed_headers, forwarded_headers};
 use super::identity::{Forward, names_authorization};
 use super::kind::SourceKind;
 use super::output_contract::{Mismatches, OutputContract};
@@ -55,7 +55,7 @@ struct Plan {
 }
 
 impl SourceKind for HttpSourceConfig {
-    fn collect<'a>(&'a self, _: &'a str, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
         collect(self, builder);
         Box::pin(ready(()))
     }
@@ -102,8 +102,11 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     let mismatches = collector.parts.reuse.mismatches("http", &source);
     let gauge = ClientStatsHandle::of_client(&source, "http", &client).with_mismatches(&mismatches);
     collector.count(gauge);
-    if let Err(problem) = headers::check_shared(http) {
-        return collector.refuse("http", problem);
+    if let Err(problem) = fixed_headers(&http.headers) {
+        return collector.refuse("http.headers", problem);
+    }
+    if let Err(problem) = forwarded_headers(&http.forward_headers) {
+        return collector.refuse("http.forward_headers", problem);
     }
     let has_credentials = http.auth.is_some() || names_authorization(http.headers.keys());
     let signer = collector.parts.signer.as_ref();
@@ -112,7 +115,7 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
         Ok(forward) => forward,
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
-    let prefix = collector.prefix("");
+    let prefix = collector.prefix();
     for (position, tool) in http.tools.iter().enumerate() {
         let made = match own(tool) {
             Some(Err(problem)) => Err(problem),
@@ -158,22 +161,14 @@ impl HttpTool {
             .input_schema(schema.clone())
             .annotations(annotations(config, &method))
             .timeout(http.limits.timeout() + super::limits::GRACE);
-        if let Some(title) = &config.title {
-            definition = definition.title(title);
-        }
-        if let Some(description) = &config.description {
-            definition = definition.description(description);
-        }
-        let promise = config
-            .output_schema
-            .as_ref()
-            .map(|schema| OutputContract::new(schema, &definition.name, mismatches));
-        let promise = promise
-            .transpose()
-            .map_err(|problem| format!("output_schema: {problem}"))?;
-        if let Some(schema) = &config.output_schema {
-            definition = definition.output_schema(schema.clone());
-        }
+        definition.title.clone_from(&config.title);
+        definition.description.clone_from(&config.description);
+        definition.output_schema.clone_from(&config.output_schema);
+        let promise = OutputContract::configured(
+            config.output_schema.as_ref(),
+            &definition.name,
+            mismatches,
+        )?;
         Ok(Self {
             definition,
             plan: Arc::new(Plan {

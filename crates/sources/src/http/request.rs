@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::config::{HttpSourceConfig, HttpToolConfig};
-use super::headers::{fixed_headers, forwarded, header_name};
 use crate::net::OutgoingRequest;
+use crate::source::headers::{fixed_headers, forwarded_headers, header_name};
 use crate::source::response::{essence, is_json, is_xml};
 use crate::source::template::{EscapeContext, Template, TemplateError, check_braces};
 
@@ -40,12 +40,9 @@ enum Body {
     JsonText(HeaderValue, Template),
 }
 
-/// A value, or several, of a query, a header or a form.
+/// Values of a query, a header or a form.
 #[derive(Debug)]
-enum Slot {
-    One(Template),
-    Many(Vec<Template>),
-}
+struct Slot(Vec<Template>);
 
 /// A JSON value whose strings have placeholders.
 #[derive(Debug)]
@@ -158,11 +155,14 @@ impl RequestPlan {
         };
         let mut headers = Vec::new();
         for (name, slot) in slots(&config.headers, "headers")? {
-            headers.push((header_name(&name)?, slot));
+            headers.push((header_name(&name).map_err(|p| at("headers", p))?, slot));
         }
-        let fixed_headers = match authenticated {
-            true => fixed_headers(http)?,
-            false => HeaderMap::new(),
+        let (fixed_headers, forwarded) = match authenticated {
+            true => (
+                fixed_headers(&http.headers)?,
+                forwarded_headers(&http.forward_headers)?,
+            ),
+            false => (HeaderMap::new(), Vec::new()),
         };
         check_encoding(config, &fixed_headers)?;
         Ok(Self {
@@ -173,10 +173,7 @@ impl RequestPlan {
             query: slots(&config.query, "query")?,
             headers,
             fixed_headers,
-            forwarded: match authenticated {
-                true => forwarded(http)?,
-                false => Vec::new(),
-            },
+            forwarded,
             body: body(config, names, &method, slots(&config.form, "form")?)?,
             base,
             method,
@@ -420,21 +417,17 @@ fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
         }
         _ => Err("it must be a string, a number, a boolean, or a list of those".to_owned()),
     };
-    match value {
-        Value::Array(items) => Ok(Slot::Many(items.iter().map(one).collect::<Result<_, _>>()?)),
-        value => Ok(Slot::One(one(value)?)),
-    }
+    let values = match value {
+        Value::Array(items) => items.as_slice(),
+        value => std::slice::from_ref(value),
+    };
+    values.iter().map(one).collect::<Result<_, _>>().map(Slot)
 }
 
 impl Slot {
     fn texts(&self, values: &Context) -> Result<Vec<String>, TemplateError> {
-        match self {
-            Self::One(template) => template.texts(values),
-            Self::Many(templates) => {
-                let texts = templates.iter().map(|template| template.texts(values));
-                Ok(texts.collect::<Result<Vec<_>, _>>()?.concat())
-            }
-        }
+        let texts = self.0.iter().map(|template| template.texts(values));
+        Ok(texts.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
 

@@ -545,6 +545,14 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
         ),
         (json!({"auth": {"bearer": "a\nb"}}), "no header can hold"),
         (
+            json!({"auth": {"header": {"name": "Host", "value": "x"}}}),
+            "http.auth: Host is set by the client itself",
+        ),
+        (
+            json!({"headers": {"te": "trailers"}}),
+            "http.headers: te is set by the client itself",
+        ),
+        (
             json!({"forward_headers": ["Authorization"]}),
             "which concerns only the connection of the caller to this server; use auth of the source",
         ),

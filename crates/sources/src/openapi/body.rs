@@ -41,6 +41,7 @@ pub(super) fn body(
     kind: &str,
     media: &Value,
 ) -> Result<(Value, Form), String> {
+    form::media_type(kind).map_err(|problem| format!("its body: {problem}"))?;
     let schema = media.get("schema").unwrap_or(&Value::Bool(true));
     let essence = essence(kind);
     let is_any = matches!(&*essence, "" | "*/*" | "application/*");

@@ -305,9 +305,14 @@ fn from_where(path: &Path) -> String {
 }
 
 pub(super) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
-    use std::io::Read as _;
+    use std::io::{Error, Read as _};
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
+    std::fs::metadata(path)
+        .and_then(|found| match found.is_file() {
+            true => std::fs::File::open(path),
+            // Opening a named pipe would block.
+            false => Err(Error::other("it is not a regular file")),
+        })
         .and_then(|file| file.take(max as u64 + 1).read_to_end(&mut bytes))
         .map_err(|e| format!("{} cannot be read: {e}{}", path.display(), from_where(path)))?;
     if max < bytes.len() {

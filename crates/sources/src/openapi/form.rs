@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use http::HeaderValue;
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
@@ -73,7 +74,7 @@ pub(super) fn is_null(schema: &Value) -> bool {
 ///
 /// # Errors
 ///
-/// A reference cannot be resolved.
+/// A reference cannot be resolved, or a content type cannot be sent.
 pub(super) fn fields(
     document: &Document,
     media: &Value,
@@ -92,12 +93,13 @@ pub(super) fn fields(
             .and_then(|encoding| encoding.get(name))
             .unwrap_or(&nothing);
         let content_type = text(encoding, "contentType").split(',').next();
+        let content_type = content_type.unwrap_or_default().trim();
+        media_type(content_type)
+            .map_err(|problem| format!("its form field {name:?}: {problem}"))?;
         fields.push(Field {
             name: name.clone(),
             is_file,
-            content_type: content_type
-                .map(|kind| kind.trim().to_owned())
-                .filter(|kind| !kind.is_empty()),
+            content_type: Some(content_type.to_owned()).filter(|kind| !kind.is_empty()),
             lists: match (text(encoding, "style"), encoding.get("explode")) {
                 ("deepObject", _) => Lists::Numbered,
                 ("spaceDelimited", explode) if explode != Some(&Value::Bool(true)) => {
@@ -112,6 +114,12 @@ pub(super) fn fields(
         });
     }
     Ok(fields)
+}
+
+/// Returns the value of a header with a media type.
+pub(super) fn media_type(text: &str) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(text)
+        .map_err(|_| format!("the media type {text:?} has characters that no header can hold"))
 }
 
 pub(super) fn is_bytes(schema: &Value) -> bool {
@@ -232,22 +240,20 @@ impl Form {
     /// # Errors
     ///
     /// The value cannot be encoded in this form.
-    pub(super) fn fill(&self, value: &Value) -> Result<Option<(String, Bytes)>, String> {
-        match self {
-            Self::None => Ok(None),
-            Self::Json(kind) => Ok(Some((kind.clone(), value.to_string().into()))),
-            Self::Urlencoded(fields) => urlencoded(fields, value).map(Some),
-            Self::Multipart(kind, fields) => multipart(kind, fields, value).map(Some),
-            Self::Text(kind) | Self::Base64(kind) => {
-                Ok(Some((kind.clone(), text_of(value)?.into())))
-            }
-            Self::Bytes(kind) => Ok(Some((kind.clone(), bytes(value)?.into()))),
+    pub(super) fn fill(&self, value: &Value) -> Result<Option<(HeaderValue, Bytes)>, String> {
+        let (kind, body) = match self {
+            Self::None => return Ok(None),
+            Self::Json(kind) => (kind.clone(), value.to_string().into()),
+            Self::Urlencoded(fields) => urlencoded(fields, value)?,
+            Self::Multipart(kind, fields) => multipart(kind, fields, value)?,
+            Self::Text(kind) | Self::Base64(kind) => (kind.clone(), text_of(value)?.into()),
+            Self::Bytes(kind) => (kind.clone(), bytes(value)?.into()),
             Self::TypedBytes => {
                 let data = value.get("data").unwrap_or(&Value::Null);
-                let kind = text(value, "media_type").to_owned();
-                Ok(Some((kind, bytes(data)?.into())))
+                (text(value, "media_type").to_owned(), bytes(data)?.into())
             }
-        }
+        };
+        Ok(Some((media_type(&kind)?, body)))
     }
 }
 
@@ -349,7 +355,8 @@ fn multipart(kind: &str, fields: &[Field], value: &Value) -> Result<(String, Byt
             one => std::slice::from_ref(one),
         };
         for value in several {
-            part(&mut body, &boundary, name, field, value)?;
+            part(&mut body, &boundary, name, field, value)
+                .map_err(|problem| format!("{name}: {problem}"))?;
         }
     }
     body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
@@ -372,6 +379,7 @@ fn part(
                 file_name = name.to_owned();
             }
             if let Some(own) = file.get("media_type").and_then(Value::as_str) {
+                media_type(own)?;
                 kind = Some(own.to_owned());
             }
             let data = file.get("data").unwrap_or(&Value::Null);
@@ -384,7 +392,7 @@ fn part(
         value => (text_of(value)?.into_bytes(), None),
     };
     let kind = kind
-        .filter(|kind| !kind.contains(['\r', '\n', '*']))
+        .filter(|kind| !kind.contains('*'))
         .or_else(|| default.map(str::to_owned));
     let name = in_quotes(name);
     let mut head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"");

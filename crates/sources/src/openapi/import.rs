@@ -18,7 +18,6 @@ use crate::catalog::Definition;
 pub(super) fn import(
     openapi: &OpenApiSourceConfig,
     document: &Document,
-    name: &str,
     room: ImportLimits,
     collector: &mut SourceBuilder,
 ) {
@@ -36,12 +35,7 @@ pub(super) fn import(
     };
     let gauge = ClientStatsHandle::of_client(&collector.source, "openapi", &import.client);
     collector.count(gauge.with_mismatches(&import.mismatches));
-    let prefix = match name {
-        "" => String::new(),
-        name => format!("{}__", sanitized(name)),
-    };
-    let prefix = collector.prefix(&prefix);
-    let mut tools = ImportedTools::new(prefix, room);
+    let mut tools = ImportedTools::new(collector.prefix_of_document(), room);
     let mut all = Vec::new();
     let paths = document.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {
@@ -81,14 +75,14 @@ pub(super) fn import(
                 tools.excluded.extend(import.renamings(operation, &place));
                 continue;
             }
-            let operation = FoundOperation {
+            let found = FoundOperation {
                 path,
                 method,
                 item,
                 operation,
                 place,
             };
-            tools.add(&import, operation, collector);
+            tools.add(&import, found, collector);
         }
     }
     for (selection, setting) in [(&openapi.include, "include"), (&openapi.exclude, "exclude")] {
@@ -105,12 +99,12 @@ pub(super) fn import(
 }
 
 /// An operation of the document.
-struct FoundOperation<'d> {
-    path: &'d str,
-    method: &'d str,
+pub(super) struct FoundOperation<'d> {
+    pub(super) path: &'d str,
+    pub(super) method: &'d str,
     /// The path's item in the document.
-    item: &'d Value,
-    operation: &'d Value,
+    pub(super) item: &'d Value,
+    pub(super) operation: &'d Value,
     /// Method and path, for messages.
     place: String,
 }
@@ -151,35 +145,29 @@ impl<'a> ImportedTools<'a> {
     fn add(
         &mut self,
         import: &Import<'a>,
-        operation: FoundOperation<'_>,
+        found: FoundOperation<'_>,
         collector: &mut SourceBuilder,
     ) {
-        let renamings = import.renamings(operation.operation, &operation.place);
+        let renamings = import.renamings(found.operation, &found.place);
         self.used.extend(renamings);
         if TOOLS_MAX <= self.taken.len() || self.left == 0 {
             self.without_room += 1;
             return;
         }
-        let FoundOperation {
-            path,
-            method,
-            item,
-            operation,
-            place,
-        } = operation;
-        let mut name = import.name(&self.prefix, operation, &place);
+        let mut name = import.name(&self.prefix, found.operation, &found.place);
         if self.taken.contains_key(&name) {
             // The first operation in the document keeps the plain name; this one gets its method and path.
-            let other = format!("{}{}", self.prefix, sanitized(&format!("{method} {path}")));
+            let own = sanitized(&format!("{} {}", found.method, found.path));
+            let other = format!("{}{own}", self.prefix);
             name = shortened(&other, import.config.name_characters);
         }
         if let Some(other) = self.taken.get(&name) {
             let problem = format!(
                 "its name {name} is that of {other} already; choose another one in openapi.rename"
             );
-            return collector.refuse_at(place, problem);
+            return collector.refuse_at(found.place, problem);
         }
-        match import.tool(&name, item, operation, method, path) {
+        match import.tool(&name, &found) {
             Ok((tool, is_cut)) => {
                 self.cut += usize::from(is_cut);
                 let size = size_of(&tool.definition);
@@ -189,10 +177,10 @@ impl<'a> ImportedTools<'a> {
                     return;
                 }
                 self.left -= size;
-                self.taken.insert(name, place);
+                self.taken.insert(name, found.place);
                 collector.offer(tool);
             }
-            Err(problem) => collector.refuse_at(place, problem),
+            Err(problem) => collector.refuse_at(found.place, problem),
         }
     }
 

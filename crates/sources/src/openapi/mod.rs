@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, Method};
 use serde_json::Value;
 use url::Url;
 
@@ -38,6 +38,7 @@ use super::api_client::{ApiClient, CallRef, ClientSettings, RequestOptions};
 use super::argument;
 use super::builder::SourceBuilder;
 use super::credentials::AuthConfig;
+use super::headers::fixed_headers;
 use super::http::annotations_of;
 use super::identity::{Forward, ForwardConfig};
 use super::kind::SourceKind;
@@ -51,7 +52,7 @@ use crate::catalog::{
     Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
 };
 pub use config::{OpenApiSourceConfig, Selection};
-use import::import;
+use import::{FoundOperation, import};
 
 /// A tool that calls one operation.
 pub struct OperationTool {
@@ -80,12 +81,8 @@ const TITLE_CHARACTERS: usize = 200;
 const TOOLS_MAX: usize = 20_000;
 
 impl SourceKind for OpenApiSourceConfig {
-    fn collect<'a>(
-        &'a self,
-        name: &'a str,
-        builder: &'a mut SourceBuilder,
-    ) -> LocalBoxFuture<'a, ()> {
-        Box::pin(collect(self, name, builder))
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+        Box::pin(collect(self, builder))
     }
 
     fn auth(&self) -> Option<&AuthConfig> {
@@ -107,7 +104,7 @@ impl SourceKind for OpenApiSourceConfig {
 }
 
 /// Collects the tools of an OpenAPI source.
-async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut SourceBuilder) {
+async fn collect(openapi: &OpenApiSourceConfig, collector: &mut SourceBuilder) {
     let room = ImportLimits::new(openapi, collector.parts.memory_bytes);
     let document = match Document::read(openapi, room).await {
         Ok(document) => document,
@@ -117,7 +114,7 @@ async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Sour
         Err(unread) => return collector.refuse("openapi.document", unread.problem),
     };
     collector.files.clone_from(&document.files);
-    import(openapi, &document, name, room, collector);
+    import(openapi, &document, room, collector);
 }
 
 /// State that all tools of a document share.
@@ -190,22 +187,12 @@ impl<'a> Import<'a> {
             limits: config.limits.clone(),
         };
         let client = ApiClient::of_source(settings, &collector.parts)?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in &config.headers {
-            let header = HeaderName::try_from(&**name)
-                .ok()
-                .zip(HeaderValue::from_str(value.expose()).ok());
-            let (name, mut value) =
-                header.ok_or_else(|| ("headers", format!("{name:?} cannot be sent as it is")))?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
         Ok(Self {
             config,
             document,
             base,
             client,
-            headers,
+            headers: fixed_headers(&config.headers).map_err(|problem| ("headers", problem))?,
             forward,
             has_secrets,
             mismatches: collector
@@ -270,11 +257,15 @@ impl<'a> Import<'a> {
     fn tool(
         &self,
         name: &str,
-        item: &Value,
-        operation: &Value,
-        method: &str,
-        path: &str,
+        found: &FoundOperation<'_>,
     ) -> Result<(OperationTool, bool), String> {
+        let FoundOperation {
+            path,
+            method,
+            item,
+            operation,
+            ..
+        } = *found;
         let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes())
             .map_err(|_| "its method is none".to_owned())?;
         let output = self.config.output_schemas;
@@ -333,9 +324,7 @@ impl<'a> Import<'a> {
             definition = definition.title(summary);
         }
         let (schema, promise) = output.unzip();
-        if let Some(schema) = schema {
-            definition = definition.output_schema(schema);
-        }
+        definition.output_schema = schema;
         let tool = OperationTool {
             definition,
             plan: Arc::new(Plan {

@@ -1,6 +1,7 @@
 //! Conversion of an OpenAPI operation to a tool.
 
-use http::Method;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Map, Value, json};
 
 use super::body;
@@ -11,6 +12,7 @@ use super::request::{BODY, Location, PIPE, Parameter, RequestMapping, SPACE, Sty
 use super::schema::{SchemaInliner, TEXT_CHARACTERS};
 use super::supplied::SuppliedParameters;
 use super::text::{placeholders, text};
+use crate::net::is_connection_header;
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::response::{essence, is_json, is_text};
 
@@ -23,18 +25,6 @@ pub(super) struct Operation {
     /// True if its schemas were cut to the size limit.
     pub(super) cut: bool,
 }
-
-/// Header parameters that are not arguments (OpenAPI, Parameter Object), or that follow from the request.
-const NOT_ARGUMENTS: [&str; 8] = [
-    "accept",
-    "content-type",
-    "authorization",
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "upgrade",
-];
 
 /// Approximate size limits of a tool's schemas, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -134,20 +124,27 @@ impl Arguments {
             return Err("one of its parameters has no name".to_owned());
         }
         if location == Location::Header {
-            if NOT_ARGUMENTS.contains(&&*name.to_ascii_lowercase()) {
+            let header = HeaderName::try_from(name)
+                .map_err(|_| format!("its parameter {name:?} is not a valid header name"))?;
+            // These are not arguments (OpenAPI, Parameter Object), or follow from the request.
+            if [ACCEPT, CONTENT_TYPE, AUTHORIZATION].contains(&header)
+                || is_connection_header(&header)
+            {
                 return Ok(());
             }
-            if http::HeaderName::try_from(name).is_err() {
-                return Err(format!("its parameter {name:?} is not a valid header name"));
-            }
+        }
+        if location == Location::Cookie
+            && (name.contains(';') || HeaderValue::from_str(name).is_err())
+        {
+            return Err(format!("its parameter {name:?} is not a valid cookie name"));
         }
         let required =
             location == Location::Path || parameter.get("required") == Some(&Value::Bool(true));
         let content = parameter.get("content").and_then(Value::as_object);
-        let (schema, style) = match content.and_then(|content| content.iter().next()) {
+        let (schema, (style, explode)) = match content.and_then(|content| content.iter().next()) {
             Some((kind, media)) => {
                 let style = match &*essence(kind) {
-                    kind if is_json(kind) => Style::Json,
+                    kind if is_json(kind) => (Style::Json, false),
                     kind if kind == "*/*" || kind.starts_with("text/") => {
                         style(&Value::Null, location)?
                     }
@@ -173,6 +170,7 @@ impl Arguments {
             argument,
             location,
             style,
+            explode,
             reserved: location == Location::Query
                 && parameter.get("allowReserved") == Some(&Value::Bool(true)),
         });
@@ -285,7 +283,8 @@ fn location(parameter: &Value) -> Result<Location, String> {
     }
 }
 
-fn style(parameter: &Value, location: Location) -> Result<Style, String> {
+/// Returns the style of a parameter, and true if it explodes.
+fn style(parameter: &Value, location: Location) -> Result<(Style, bool), String> {
     let default = match location {
         Location::Path | Location::Header => "simple",
         Location::Query | Location::Cookie => "form",
@@ -293,12 +292,12 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
     let style = parameter["style"].as_str().unwrap_or(default);
     let explode = parameter["explode"].as_bool();
     let explode = explode.unwrap_or(style == "form");
-    Ok(match (style, location) {
-        ("simple", Location::Path | Location::Header) => Style::Simple { explode },
-        ("label", Location::Path) => Style::Label { explode },
-        ("matrix", Location::Path) => Style::Matrix { explode },
-        ("form", Location::Query | Location::Cookie) => Style::Form { explode },
-        ("spaceDelimited" | "pipeDelimited", Location::Query) if explode => Style::Form { explode },
+    let style = match (style, location) {
+        ("simple", Location::Path | Location::Header) => Style::Simple,
+        ("label", Location::Path) => Style::Label,
+        ("matrix", Location::Path) => Style::Matrix,
+        ("form", Location::Query | Location::Cookie) => Style::Form,
+        ("spaceDelimited" | "pipeDelimited", Location::Query) if explode => Style::Form,
         ("spaceDelimited", Location::Query) => Style::Delimited(SPACE),
         ("pipeDelimited", Location::Query) => Style::Delimited(PIPE),
         ("deepObject", Location::Query) => Style::DeepObject,
@@ -308,7 +307,8 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
                 text(parameter, "name")
             ));
         }
-    })
+    };
+    Ok((style, explode))
 }
 
 /// Returns the output schema, if every success response is the same kind of JSON object. For an API that can also

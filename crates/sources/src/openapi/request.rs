@@ -1,5 +1,7 @@
 //! Construction of an operation's request from a call's arguments.
 
+use std::fmt;
+
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -20,18 +22,6 @@ pub(super) struct RequestMapping {
     pub(super) body: Form,
 }
 
-impl Style {
-    fn explodes(self) -> bool {
-        matches!(
-            self,
-            Self::Simple { explode: true }
-                | Self::Label { explode: true }
-                | Self::Matrix { explode: true }
-                | Self::Form { explode: true }
-        )
-    }
-}
-
 /// Name of the argument for the body.
 pub(super) const BODY: &str = "body";
 
@@ -44,8 +34,17 @@ pub(super) struct Parameter {
     pub(super) argument: String,
     pub(super) location: Location,
     pub(super) style: Style,
+    /// Writes each element of a list, and each member of an object, as a value of its own.
+    pub(super) explode: bool,
     /// Sends reserved URL characters in its values without encoding (`allowReserved`).
     pub(super) reserved: bool,
+}
+
+impl Parameter {
+    /// Says which argument a problem is about.
+    fn problem(&self, problem: impl fmt::Display) -> String {
+        format!("{}: {problem}", self.argument)
+    }
 }
 
 /// Characters that are encoded in a query: all but the unreserved ones of RFC 3986.
@@ -158,20 +157,12 @@ impl Location {
 /// Serialization of lists and objects (OpenAPI, Style Values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    Simple {
-        explode: bool,
-    },
+    Simple,
     /// `.a.b`
-    Label {
-        explode: bool,
-    },
+    Label,
     /// `;name=a`
-    Matrix {
-        explode: bool,
-    },
-    Form {
-        explode: bool,
-    },
+    Matrix,
+    Form,
     Delimited(Delimiter),
     DeepObject,
     Json,
@@ -200,8 +191,7 @@ impl RequestMapping {
         for parameter in self.parameters.iter().filter(in_the_path) {
             // A path needs a value here, even if the parameter can be `null`.
             let value = arguments.get(&parameter.argument).unwrap_or(&Value::Null);
-            let text = in_path(parameter, value)
-                .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
+            let text = in_path(parameter, value).map_err(|problem| parameter.problem(problem))?;
             path = path.replace(&format!("{{{}}}", parameter.name), &text);
         }
         // Values are encoded, so this question mark is the document's.
@@ -212,9 +202,7 @@ impl RequestMapping {
         let mut url = assemble(base, path, query)?;
         let mut query = url.query().unwrap_or_default().to_owned();
         for (parameter, value) in given(Location::Query) {
-            let pairs = in_query(parameter, value)
-                .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
-            for pair in pairs {
+            for pair in in_query(parameter, value)? {
                 pair.write(parameter.reserved, &mut query);
             }
         }
@@ -227,7 +215,8 @@ impl RequestMapping {
         for (parameter, value) in given(Location::Header) {
             let name = HeaderName::try_from(&*parameter.name)
                 .map_err(|_| format!("{} is not a valid header name", parameter.name))?;
-            headers.insert(name, header(&in_header(value, parameter.style)?)?);
+            let value = in_header(parameter, value).and_then(|text| header(&text));
+            headers.insert(name, value.map_err(|problem| parameter.problem(problem))?);
         }
         let mut cookies = Vec::new();
         for (parameter, value) in given(Location::Cookie) {
@@ -248,11 +237,12 @@ impl RequestMapping {
         }
         let mut request = OutgoingRequest::new(self.method.clone(), url);
         request.headers = headers;
-        if let Some(value) = arguments.get(BODY)
-            && let Some((kind, body)) = self.body.fill(value)?
-        {
-            request.headers.insert(CONTENT_TYPE, header(&kind)?);
-            request.body = body;
+        let body = arguments.get(BODY).map(|value| self.body.fill(value));
+        let body = body.transpose();
+        let body = body.map_err(|problem| format!("{BODY}: {problem}"))?;
+        if let Some((kind, bytes)) = body.flatten() {
+            request.headers.insert(CONTENT_TYPE, kind);
+            request.body = bytes;
         }
         Ok(request)
     }
@@ -280,24 +270,26 @@ fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
     if parameter.style == Style::Json {
         return path_segment(&value.to_string());
     }
-    let explode = parameter.style.explodes();
+    let explode = parameter.explode;
     let parts = parts_of(value, explode, |text| path_segment(&text))?;
     if parts.is_empty() {
         return Err("a value in a path is empty".to_owned());
     }
     let name = in_url(&parameter.name, false);
     Ok(match parameter.style {
-        Style::Label { .. } => format!(".{}", parts.join(if explode { "." } else { "," })),
-        Style::Matrix { .. } if explode && value.is_object() => format!(";{}", parts.join(";")),
-        Style::Matrix { .. } if explode => {
-            parts.iter().map(|part| format!(";{name}={part}")).collect()
-        }
-        Style::Matrix { .. } => format!(";{name}={}", parts.join(",")),
+        Style::Label => format!(".{}", parts.join(if explode { "." } else { "," })),
+        Style::Matrix if explode && value.is_object() => format!(";{}", parts.join(";")),
+        Style::Matrix if explode => parts.iter().map(|part| format!(";{name}={part}")).collect(),
+        Style::Matrix => format!(";{name}={}", parts.join(",")),
         _ => parts.join(","),
     })
 }
 
 fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
+    pairs_of(parameter, value).map_err(|problem| parameter.problem(problem))
+}
+
+fn pairs_of(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
     let name = &parameter.name;
     let list = |parts| {
         let delimiter = match parameter.style {
@@ -313,7 +305,7 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
     };
     match (value, parameter.style) {
         (value, Style::Json) => Ok(vec![Pair::new(name, value.to_string())]),
-        (Value::Array(items), Style::Form { explode: true }) => items
+        (Value::Array(items), Style::Form) if parameter.explode => items
             .iter()
             .map(|item| Ok(Pair::new(name, text_of(item)?)))
             .collect(),
@@ -329,7 +321,7 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
             let pairs = pairs.into_iter();
             Ok(pairs.map(|(name, value)| Pair::new(name, value)).collect())
         }
-        (Value::Object(members), Style::Form { explode: true }) => members
+        (Value::Object(members), Style::Form) if parameter.explode => members
             .iter()
             .map(|(member, value)| Ok(Pair::new(member, text_of(value)?)))
             .collect(),
@@ -338,10 +330,10 @@ fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
     }
 }
 
-fn in_header(value: &Value, style: Style) -> Result<String, String> {
-    match style {
+fn in_header(parameter: &Parameter, value: &Value) -> Result<String, String> {
+    match parameter.style {
         Style::Json => Ok(value.to_string()),
-        style => Ok(parts_of(value, style.explodes(), Ok)?.join(",")),
+        _ => Ok(parts_of(value, parameter.explode, Ok)?.join(",")),
     }
 }
 

@@ -13,7 +13,8 @@ use super::request::Location;
 use super::text::text;
 use crate::environment::Secret;
 use crate::net::{FetchedResponse, OutgoingRequest};
-use crate::source::credentials::set_parameter;
+use crate::source::credentials::{bearer_value, sensitive, set_parameter};
+use crate::source::headers::header_name;
 use crate::source::redact::{conceal, secrets_in};
 
 /// Credentials that are added to the requests of an operation.
@@ -124,40 +125,33 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<CredentialK
         .and_then(|schemes| schemes.get(name))
         .ok_or_else(|| format!("the security scheme {name:?} does not exist"))?;
     let scheme = document.resolve(scheme)?;
-    let held = |text: &str| {
-        HeaderValue::from_str(text)
-            .map_err(|_| "a secret has characters that no header can hold".to_owned())
-    };
-    let header = |name: HeaderName, text: String| {
-        let mut value = held(&text)?;
-        value.set_sensitive(true);
-        Ok(CredentialKind::Header(name, value))
+    let wrong = |problem: String| format!("the security scheme {name:?}: {problem}");
+    let authorization = |value: Result<HeaderValue, String>| {
+        Ok(CredentialKind::Header(AUTHORIZATION, value.map_err(wrong)?))
     };
     match (text(scheme, "type"), text(scheme, "in")) {
         ("apiKey", "header") => {
-            let name = HeaderName::try_from(text(scheme, "name"))
-                .map_err(|_| format!("the security scheme {name:?} names no header"))?;
-            header(name, secret.expose().to_owned())
+            let header = header_name(text(scheme, "name")).map_err(wrong)?;
+            let value = sensitive(secret.expose()).map_err(wrong)?;
+            Ok(CredentialKind::Header(header, value))
         }
         ("apiKey", "query") => Ok(CredentialKind::Query(
             text(scheme, "name").to_owned(),
             secret.clone(),
         )),
         ("apiKey", "cookie") => {
-            let name = text(scheme, "name").to_owned();
-            held(&format!("{name}={}", secret.expose()))?;
-            Ok(CredentialKind::Cookie(name, secret.clone()))
+            let cookie = text(scheme, "name").to_owned();
+            sensitive(&format!("{cookie}={}", secret.expose())).map_err(wrong)?;
+            Ok(CredentialKind::Cookie(cookie, secret.clone()))
         }
-        ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("basic") => header(
-            AUTHORIZATION,
-            format!("Basic {}", STANDARD.encode(secret.expose())),
-        ),
+        ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("basic") => {
+            let encoded = STANDARD.encode(secret.expose());
+            authorization(sensitive(&format!("Basic {encoded}")))
+        }
         ("http", _) if text(scheme, "scheme").eq_ignore_ascii_case("bearer") => {
-            header(AUTHORIZATION, format!("Bearer {}", secret.expose()))
+            authorization(bearer_value(secret.expose()))
         }
-        ("oauth2" | "openIdConnect", _) => {
-            header(AUTHORIZATION, format!("Bearer {}", secret.expose()))
-        }
+        ("oauth2" | "openIdConnect", _) => authorization(bearer_value(secret.expose())),
         (kind, _) => Err(format!(
             "the security scheme {name:?} has the type {kind:?}, which is not supported; use auth"
         )),

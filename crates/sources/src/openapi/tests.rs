@@ -11,6 +11,7 @@ mod references;
 mod requests;
 mod schemas;
 mod tools;
+mod unsendable;
 
 use super::*;
 use crate::catalog::{Catalog, OutputContent};
@@ -19,7 +20,7 @@ use crate::net::testing::{response, serve};
 fn import_document(config: &OpenApiSourceConfig, document: &Document) -> SourceBuilder {
     let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     let limits = ImportLimits::new(config, 0);
-    import(config, document, "api", limits, &mut collector);
+    import(config, document, limits, &mut collector);
     collector
 }
 
@@ -264,7 +265,7 @@ async fn import_file(file: &std::path::Path, mut settings: Value) -> SourceBuild
     settings["document"] = json!(file);
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    collect(&config, "api", &mut collector).await;
+    collect(&config, &mut collector).await;
     collector
 }
 

@@ -94,15 +94,15 @@ pub(super) fn unpack(
     }
     fs::create_dir_all(folder)?;
     let root = folder.canonicalize()?;
-    if let Err(error) = extract(&mut archive, &root) {
+    let entry = manifest.entry(&root);
+    let unpacked = entry.and_then(|entry| extract(&mut archive, &root).map(|()| entry));
+    let mut entry = unpacked.inspect_err(|_| {
         // The error is the news; what cannot be removed stays.
         let _ = match is_new {
             true => fs::remove_dir_all(&root),
             false => clear(&root),
         };
-        return Err(error);
-    }
-    let mut entry = manifest.entry(&root)?;
+    })?;
     entry.name = name_of(&server.name);
     for variable in &package.environment_variables {
         if variable.input.is_required {
@@ -399,5 +399,17 @@ mod tests {
             unpacked(&archive(&[]), &to),
             Err(BundleError::Archive(_))
         ));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_bundle_that_cannot_be_started_from_its_folder_leaves_nothing() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let to = folder.path().join(std::ffi::OsStr::from_bytes(b"w\xff"));
+        let bundle = archive(&[(MANIFEST, &manifest(), 0o644)]);
+        let refused = unpacked(&bundle, &to);
+        assert!(matches!(refused, Err(BundleError::Manifest(_))));
+        assert!(!to.exists());
     }
 }

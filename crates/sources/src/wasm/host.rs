@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Engine};
 
+use super::files::restrict;
 use super::instance::State;
 use super::load::Compiled;
 use crate::net::Mutex;
@@ -51,7 +52,9 @@ impl Host {
         config.wasm_component_model(true).epoch_interruption(true);
         let engine = Engine::new(&config).map_err(|e| format!("{e:#}"))?;
         let mut linker = Linker::new(&engine);
-        wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|e| format!("{e:#}"))?;
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker)
+            .and_then(|()| restrict(&mut linker))
+            .map_err(|e| format!("{e:#}"))?;
         // One core is left to the server. Calls yield after each time slice, so more threads would not help.
         let threads = crate::environment::cores();
         let runtime = tokio::runtime::Builder::new_multi_thread()

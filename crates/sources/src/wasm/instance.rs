@@ -138,11 +138,8 @@ impl Bounds {
 
     /// Returns true if the component can write to any folder.
     pub(super) fn may_write(&self) -> bool {
-        let mut permissions = self
-            .directories
-            .iter()
-            .map(|directory| directory.permissions);
-        permissions.any(|permissions| matches!(permissions, FsPerms::ReadWrite))
+        let mut directories = self.directories.iter();
+        directories.any(|directory| directory.permissions == FsPerms::ReadWrite)
     }
 
     fn state(&self, ended: &InstanceResult, exceeded: Arc<AtomicBool>) -> wasmtime::Result<State> {

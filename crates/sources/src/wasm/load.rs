@@ -60,10 +60,11 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
         return Err("it does not exist; name the file of the component".to_owned());
     }
     let unreadable = |e: std::io::Error| format!("it cannot be read ({e})");
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    if !file.metadata().map_err(unreadable)?.is_file() {
+    // Opening a named pipe would block.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("it is not a file".to_owned());
     }
+    let file = std::fs::File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES + 1)
         .read_to_end(&mut bytes)

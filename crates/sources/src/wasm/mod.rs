@@ -4,6 +4,8 @@
 mod capture;
 mod config;
 #[cfg(feature = "wasm")]
+mod files;
+#[cfg(feature = "wasm")]
 mod host;
 #[cfg(feature = "wasm")]
 mod instance;
@@ -30,12 +32,8 @@ use super::builder::SourceBuilder;
 use super::kind::SourceKind;
 
 impl SourceKind for ComponentSourceConfig {
-    fn collect<'a>(
-        &'a self,
-        name: &'a str,
-        builder: &'a mut SourceBuilder,
-    ) -> LocalBoxFuture<'a, ()> {
-        collect(self, name, builder);
+    fn collect<'a>(&'a self, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+        collect(self, builder);
         Box::pin(ready(()))
     }
 
@@ -49,7 +47,7 @@ impl SourceKind for ComponentSourceConfig {
 }
 
 #[cfg(not(feature = "wasm"))]
-fn collect(_: &ComponentSourceConfig, _: &str, collector: &mut SourceBuilder) {
+fn collect(_: &ComponentSourceConfig, collector: &mut SourceBuilder) {
     collector.refuse(
         "component",
         "this build has no WebAssembly support; build with --features wasm, or remove the source",

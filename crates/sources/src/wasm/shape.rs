@@ -76,16 +76,8 @@ impl Width {
     }
 
     fn schema(self) -> Value {
-        match self {
-            Self::U64 => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
-            Self::S64 => json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX}),
-            Self::U8 => json!({"type": "integer", "minimum": 0, "maximum": u8::MAX}),
-            Self::U16 => json!({"type": "integer", "minimum": 0, "maximum": u16::MAX}),
-            Self::U32 => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
-            Self::S8 => json!({"type": "integer", "minimum": i8::MIN, "maximum": i8::MAX}),
-            Self::S16 => json!({"type": "integer", "minimum": i16::MIN, "maximum": i16::MAX}),
-            Self::S32 => json!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX}),
-        }
+        let (least, most) = self.range();
+        json!({"type": "integer", "minimum": least, "maximum": most})
     }
 
     fn name(self) -> &'static str {
@@ -286,48 +278,34 @@ impl JsonType {
         }
     }
 
-    /// Appends the type in WIT syntax, without type names.
-    fn text(&self, to: &mut String) {
-        let list = |to: &mut String, name: &str, each: &mut dyn Iterator<Item = &JsonType>| {
-            to.push_str(name);
-            to.push('<');
-            for (position, shape) in each.enumerate() {
-                if position > 0 {
-                    to.push_str(", ");
-                }
-                shape.text(to);
+    /// Returns the type in WIT syntax, without type names.
+    fn text(&self) -> String {
+        let plain = match self {
+            Self::List(element) => return format!("list<{}>", element.text()),
+            Self::Tuple(elements) => {
+                let each: Vec<String> = elements.iter().map(Self::text).collect();
+                return format!("tuple<{}>", each.join(", "));
             }
-            to.push('>');
+            Self::Option(some) => return format!("option<{}>", some.text()),
+            Self::Result(Some(good), None) => return format!("result<{}>", good.text()),
+            Self::Result(good, Some(bad)) => {
+                let good = good.as_ref().map_or("_".to_owned(), |good| good.text());
+                return format!("result<{good}, {}>", bad.text());
+            }
+            Self::Result(None, None) => "result",
+            Self::Integer(width) => width.name(),
+            Self::Bool => "bool",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::Char => "char",
+            Self::Text => "string",
+            Self::Bytes => "list<u8>",
+            Self::Record(_) => "record",
+            Self::Variant(_) => "variant",
+            Self::Enum(_) => "enum",
+            Self::Flags(_) => "flags",
         };
-        match self {
-            Self::Bool => to.push_str("bool"),
-            Self::Integer(width) => to.push_str(width.name()),
-            Self::F32 => to.push_str("f32"),
-            Self::F64 => to.push_str("f64"),
-            Self::Char => to.push_str("char"),
-            Self::Text => to.push_str("string"),
-            Self::Bytes => to.push_str("list<u8>"),
-            Self::List(element) => list(to, "list", &mut std::iter::once(&**element)),
-            Self::Tuple(elements) => list(to, "tuple", &mut elements.iter()),
-            Self::Option(some) => list(to, "option", &mut std::iter::once(&**some)),
-            Self::Result(None, None) => to.push_str("result"),
-            Self::Result(good, bad) => {
-                to.push_str("result<");
-                match good {
-                    Some(good) => good.text(to),
-                    None => to.push('_'),
-                }
-                if let Some(bad) = bad {
-                    to.push_str(", ");
-                    bad.text(to);
-                }
-                to.push('>');
-            }
-            Self::Record(_) => to.push_str("record"),
-            Self::Variant(_) => to.push_str("variant"),
-            Self::Enum(_) => to.push_str("enum"),
-            Self::Flags(_) => to.push_str("flags"),
-        }
+        plain.to_owned()
     }
 }
 
@@ -384,19 +362,13 @@ fn signature_text(
     parameters: &[(String, JsonType)],
     result: Option<&JsonType>,
 ) -> String {
-    let mut text = format!("{name}(");
-    for (position, (parameter, shape)) in parameters.iter().enumerate() {
-        if position > 0 {
-            text.push_str(", ");
-        }
-        text.push_str(parameter);
-        text.push_str(": ");
-        shape.text(&mut text);
-    }
-    text.push(')');
+    let parameters: Vec<String> = parameters
+        .iter()
+        .map(|(parameter, shape)| format!("{parameter}: {}", shape.text()))
+        .collect();
+    let mut text = format!("{name}({})", parameters.join(", "));
     if let Some(shape) = result {
-        text.push_str(" -> ");
-        shape.text(&mut text);
+        text.push_str(&format!(" -> {}", shape.text()));
     }
     text.chars().take(TEXT_CHARACTERS).collect()
 }

@@ -21,7 +21,7 @@ use crate::protocol::ToolAnnotations;
 use crate::source::builder::SourceBuilder;
 use crate::source::client_stats::ClientStatsHandle;
 use crate::source::limits::GRACE;
-use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
+use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::parts::SourceParts;
 use crate::source::pattern::matches;
 use crate::source::reuse::BulkheadUser;
@@ -53,7 +53,7 @@ struct Loaded {
 const ERROR_CHARACTERS: usize = 10_000;
 
 /// Collects the tools of a component.
-pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut SourceBuilder) {
+pub(super) fn collect(config: &ComponentSourceConfig, collector: &mut SourceBuilder) {
     let component = match Loaded::new(config, &collector.source, &collector.parts) {
         Ok(component) => Arc::new(component),
         Err((setting, problem)) => {
@@ -65,11 +65,7 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Sourc
         "component",
         &component.bulkhead,
     ));
-    let default = match name {
-        "" => String::new(),
-        name => format!("{}__", sanitized(name)),
-    };
-    let prefix = collector.prefix(&default);
+    let prefix = collector.prefix_of_document();
     let functions = &component.compiled.functions;
     let names = tool_names(
         functions
@@ -201,12 +197,8 @@ impl ComponentTool {
             .input_schema(signature.input_schema(|name| reported.arguments.get(name).cloned()))
             .annotations(hints)
             .timeout(component.bounds.limits.timeout() + GRACE);
-        if let Some(title) = &reported.title {
-            definition = definition.title(title);
-        }
-        if let Some(schema) = signature.output_schema() {
-            definition = definition.output_schema(schema);
-        }
+        definition.title.clone_from(&reported.title);
+        definition.output_schema = signature.output_schema();
         Ok(Self {
             definition,
             plan: Arc::new(Plan {
@@ -328,18 +320,16 @@ fn refusal(shape: Option<&JsonType>, value: Option<&Val>, max: usize) -> ToolErr
 fn failure(error: &CallError, ended: &InstanceResult) -> ToolError {
     /// Maximum number of characters of the output in the log.
     const SHOWN: usize = 2000;
-    let mut cause = match error {
-        CallError::Broken { problem } => problem.clone(),
-        _ => String::new(),
+    let problem = match error {
+        CallError::Broken { problem } => Some(problem.clone()),
+        _ => None,
     };
-    let complaint = ended.stderr.text();
-    if !complaint.is_empty() {
-        let shown: String = complaint.chars().take(SHOWN).collect();
-        cause.push_str(&format!("it wrote: {shown}"));
-    }
+    let shown: String = ended.stderr.text().chars().take(SHOWN).collect();
+    let complaint = (!shown.is_empty()).then(|| format!("it wrote: {shown}"));
+    let causes: Vec<String> = problem.into_iter().chain(complaint).collect();
     let reported = ToolError::new(error.to_string());
-    match cause.is_empty() {
+    match causes.is_empty() {
         true => reported,
-        false => reported.caused_by(cause),
+        false => reported.caused_by(causes.join("; ")),
     }
 }

@@ -45,14 +45,9 @@ impl ArgumentMismatch {
 
 impl fmt::Display for ArgumentMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, place) in self.path.iter().rev().enumerate() {
-            if position > 0 {
-                f.write_str(".")?;
-            }
-            f.write_str(place)?;
-        }
         if !self.path.is_empty() {
-            f.write_str(": ")?;
+            let path: Vec<&str> = self.path.iter().rev().map(String::as_str).collect();
+            write!(f, "{}: ", path.join("."))?;
         }
         f.write_str(&self.problem)
     }
@@ -125,22 +120,16 @@ pub(super) fn lower(shape: &JsonType, value: &Value, room: &mut MemoryBudget) ->
         JsonType::Bytes => bytes(value, room),
         JsonType::List(element) => {
             let values = value.as_array().ok_or_else(|| expected("a list"))?;
-            let mut list = Vec::new();
-            for (position, value) in values.iter().enumerate() {
-                let one = lower(element, value, room);
-                list.push(one.map_err(|misfit| misfit.at(position.to_string()))?);
-            }
-            Ok(Val::List(list))
+            let each = values.iter().map(|value| (&**element, value));
+            lower_each(each, room).map(Val::List)
         }
         JsonType::Record(fields) => record(fields, value, room),
         JsonType::Tuple(shapes) => tuple(shapes, value, room),
         JsonType::Variant(cases) => variant(cases, value, room),
         JsonType::Enum(names) => {
-            let name = value
-                .as_str()
-                .filter(|name| names.iter().any(|n| n == name));
+            let name = known_name(names, value);
             let name = name.ok_or_else(|| expected(format!("one of {}", names.join(", "))))?;
-            Ok(Val::Enum(name.to_owned()))
+            Ok(Val::Enum(name.clone()))
         }
         JsonType::Option(_) if value.is_null() => Ok(Val::Option(None)),
         JsonType::Option(some) => {
@@ -208,12 +197,18 @@ fn tuple(shapes: &[JsonType], value: &Value, room: &mut MemoryBudget) -> Lowered
             shapes.len()
         )));
     }
-    let mut tuple = Vec::with_capacity(shapes.len());
-    for (position, (shape, value)) in shapes.iter().zip(values).enumerate() {
-        let one = lower(shape, value, room);
-        tuple.push(one.map_err(|misfit| misfit.at(position.to_string()))?);
-    }
-    Ok(Val::Tuple(tuple))
+    lower_each(shapes.iter().zip(values), room).map(Val::Tuple)
+}
+
+/// Converts the elements of a list or a tuple.
+fn lower_each<'v>(
+    elements: impl Iterator<Item = (&'v JsonType, &'v Value)>,
+    room: &mut MemoryBudget,
+) -> Result<Vec<Val>, ArgumentMismatch> {
+    let lowered = elements.enumerate().map(|(position, (shape, value))| {
+        lower(shape, value, room).map_err(|misfit| misfit.at(position.to_string()))
+    });
+    lowered.collect()
 }
 
 fn variant(
@@ -270,16 +265,18 @@ fn flags(known: &[String], value: &Value) -> Lowered {
         .ok_or_else(|| expected("a list of names"))?;
     let mut flags: Vec<String> = Vec::new();
     for value in values {
-        let name = value
-            .as_str()
-            .filter(|name| known.iter().any(|n| n == name));
+        let name = known_name(known, value);
         let name = name.ok_or_else(|| expected(format!("some of {}", known.join(", "))))?;
         // Only known flags are kept, so the list is bounded.
-        if !flags.iter().any(|flag| flag == name) {
-            flags.push(name.to_owned());
+        if !flags.contains(name) {
+            flags.push(name.clone());
         }
     }
     Ok(Val::Flags(flags))
+}
+
+fn known_name<'n>(names: &'n [String], value: &Value) -> Option<&'n String> {
+    names.iter().find(|name| *value == name.as_str())
 }
 
 fn expected(what: impl fmt::Display) -> ArgumentMismatch {

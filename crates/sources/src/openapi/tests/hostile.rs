@@ -20,7 +20,7 @@ fn import_into(room: ImportLimits, document: Value) -> SourceBuilder {
     let config = OpenApiSourceConfig::default();
     let document = Document::new(document, None).expect("a document");
     let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
-    import(&config, &document, "api", room, &mut collector);
+    import(&config, &document, room, &mut collector);
     collector
 }
 

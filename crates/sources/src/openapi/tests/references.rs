@@ -14,13 +14,8 @@ async fn read(document: &str) -> Document {
 fn body(document: &Document) -> Result<Value, String> {
     let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     let config = OpenApiSourceConfig::default();
-    import(
-        &config,
-        document,
-        "api",
-        ImportLimits::new(&config, 0),
-        &mut collector,
-    );
+    let limits = ImportLimits::new(&config, 0);
+    import(&config, document, limits, &mut collector);
     match collector.offered.tools.first() {
         Some(tool) => Ok(tool.definition().input_schema.clone()),
         None => Err(format!("{:?}", collector.offered.refused)),

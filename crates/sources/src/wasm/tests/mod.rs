@@ -24,7 +24,7 @@ fn of_file(path: &Path, mut settings: Value) -> BuiltSource {
     settings["path"] = path.to_str().expect("UTF-8").into();
     let component: ComponentSourceConfig = serde_json::from_value(settings).expect("a source");
     let mut builder = SourceBuilder::new("c", "sources[0]", None);
-    collect(&component, "c", &mut builder);
+    collect(&component, &mut builder);
     builder.finish()
 }
 
@@ -481,6 +481,37 @@ async fn a_folder_is_not_left_and_not_written_to() {
         (hints(read_only), hints(writable)),
         (Some(true), Some(false))
     );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_named_pipe_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo runs").success());
+    std::os::unix::fs::symlink("pipe", folder.path().join("link")).expect("linked");
+    std::fs::write(folder.path().join("file"), "a").expect("written");
+    let component = touching(json!({
+        "directories": [{"path": folder.path(), "at": "/data", "writable": true}],
+        "limits": {"timeout_seconds": 10},
+    }));
+    let opened = async |path: &str, write: bool| {
+        value(&component, "open", json!({"path": path, "write": write})).await
+    };
+    let touched = async |path: &str| value(&component, "touch", json!({ "path": path })).await;
+    /// Number of the error `not-permitted`.
+    const NOT_PERMITTED: i64 = 31;
+    for path in ["pipe", "link"] {
+        for write in [false, true] {
+            assert_eq!(opened(path, write).await, NOT_PERMITTED, "{path}");
+        }
+        assert_eq!(touched(path).await, NOT_PERMITTED, "{path}");
+    }
+    assert_eq!(opened("file", true).await, -1);
+    assert_eq!(touched("file").await, -1);
+    assert_eq!(opened("new", true).await, -1);
+    assert!(problem(&of_file(&pipe, json!({}))).contains("it is not a file"));
 }
 
 #[tokio::test]

@@ -324,20 +324,20 @@ fn misfits_say_where_and_what() {
     for (value, reported) in [
         (
             json!({"list": [1, -129], "kind": "n0-x"}),
-            "list.1: it has to be a whole number from -128 to 127",
+            "list.1: it must be a whole number from -128 to 127",
         ),
         (
             json!({"list": [1.5], "kind": "n0-x"}),
-            "list.0: it has to be a whole number from -128 to 127",
+            "list.0: it must be a whole number from -128 to 127",
         ),
         (json!({"list": []}), "kind: it is missing"),
         (
             json!({"list": [], "kind": "n1-x"}),
-            "kind.n1-x: it has to be an object with the case's value",
+            "kind.n1-x: it must be an object with the case's value",
         ),
         (
             json!({"list": [], "kind": {"n0-x": 1}}),
-            "kind.n0-x: it has to be the case's name alone, as a text",
+            "kind.n0-x: it must be the case's name alone, as a text",
         ),
         (
             json!({"list": [], "kind": {"n1-x": 1e300}}),
@@ -351,7 +351,7 @@ fn misfits_say_where_and_what() {
             json!({"list": [], "kind": "n0-x", "more": 1}),
             "more: it has no such member",
         ),
-        (json!([]), "it has to be an object"),
+        (json!([]), "it must be an object"),
     ] {
         let misfit = lower(&shape, &value, &mut MemoryBudget::new(10_000)).expect_err("a misfit");
         assert_eq!(misfit.to_string(), reported);
