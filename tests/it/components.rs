@@ -1,11 +1,10 @@
 //! WebAssembly components, over HTTP.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Running, Serve, Stateless};
+use crate::support::{Running, Serve, Stateless, becomes};
 
 /// The components in the tests of `longshore::source`.
 const PLAIN: &str = include_str!("../../crates/sources/src/wasm/tests/plain.wat");
@@ -131,14 +130,6 @@ fn a_broken_component_is_refused_alone() {
     );
 }
 
-/// Does it until it is so.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < end, "not within 30 s");
-    }
-}
-
 #[test]
 fn whoever_closes_a_connection_ends_the_call_and_others_are_served_meanwhile() {
     let components = Components::new();
@@ -155,14 +146,14 @@ fn whoever_closes_a_connection_ends_the_call_and_others_are_served_meanwhile() {
     };
     let mut caller = server.connect();
     caller.send(Stateless::call("busy__spin", json!({})).text());
-    until(is_full);
+    becomes(is_full);
     for _ in 0..20 {
         let counted = call(&server, "free__count", json!({}));
         assert_eq!(counted["structuredContent"], 1);
     }
     assert!(is_full());
     drop(caller);
-    until(|| !is_full());
+    becomes(|| !is_full());
 }
 
 #[test]

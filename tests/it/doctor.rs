@@ -1,7 +1,7 @@
 //! `longshore doctor`, on this machine and against servers that are well and that are not.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use longshore::seal::Secret;
 use serde_json::{Value, json};
 
-use crate::support::{Running, Serve, Site, Told};
+use crate::support::{Running, Serve, Site, Told, free_port};
 
 /// Output and exit code of `doctor`.
 struct Said {
@@ -84,6 +84,11 @@ fn watch(address: SocketAddr) -> Said {
 
 fn at(address: SocketAddr) -> String {
     format!("http://{address}/mcp")
+}
+
+/// An address at which nobody listens.
+fn nobody() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 /// A server that others may stand in front of.
@@ -324,10 +329,7 @@ fn a_way_that_does_not_lead_to_the_server_is_told() {
             assert!(!text.contains("give clients"), "{text}");
         }
     }
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let nobody = free.local_addr().expect("bound");
-    drop(free);
-    let said = examine(nobody);
+    let said = examine(nobody());
     assert_eq!(said.code, Some(1));
     said.assert("network", "connection", "failure", &["refused"]);
 }
@@ -554,9 +556,7 @@ fn pages_that_are_to_call_are_tried_as_a_browser_would() {
 fn this_machine_and_its_settings_are_examined() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("bound").port().to_string();
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let away = nobody.local_addr().expect("bound");
-    drop(nobody);
+    let away = nobody();
     let collector = format!("http://{away}");
     let redis = format!("redis://:a-password@{away}");
     let said = doctor(
@@ -732,8 +732,7 @@ fn in_front_of_provider(page: &'static str) -> (Running, Site) {
         _ => Told::html(page),
     });
     let url = provider.url.clone();
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let port = port.expect("a port").port();
+    let port = free_port();
     let server = Serve::new()
         .configured(move |c| {
             c.toolsets.push("demo".to_owned());

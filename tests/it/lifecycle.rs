@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use longshore::{App, Config, StopSignal, tool};
 use tokio::sync::Notify;
 
-use crate::support::{Running, Serve};
+use crate::support::{Running, Serve, until};
 
 /// Events in the order in which they happened.
 #[derive(Clone, Default)]
@@ -66,14 +66,7 @@ fn detailed(server: &Running) -> String {
 
 /// Waits until the details of health contain a text.
 fn wait_for(server: &Running, text: &str) -> String {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let details = detailed(server);
-        if details.contains(text) || deadline < Instant::now() {
-            return details;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(|| Some(detailed(server)).filter(|details| details.contains(text)))
 }
 
 #[test]
@@ -191,9 +184,9 @@ async fn a_task_that_does_not_stop_is_aborted_within_the_grace_period() {
     let stop = async move { started.notified().await };
     Box::pin(bound.serve_until(stop)).await.expect("served");
     let took = began.elapsed();
-    // A second for calls, which the task may use up.
+    // A second for calls, which the task may use up; the rest is the patience of a busy machine.
     assert!(
-        Duration::from_millis(900) < took && took < Duration::from_secs(4),
+        Duration::from_millis(900) < took && took < Duration::from_secs(20),
         "{took:?}"
     );
     assert_eq!(log.events(), ["stop"]);

@@ -439,10 +439,8 @@ fn sec_12_no_secret_is_printed_exported_or_answered() {
             assert_says_nothing("a command line", &lines);
         }
         // Everything that is written or exported later than it is answered.
-        let id = program.process.id().to_string();
-        let told = Command::new("kill").args(["-s", "TERM", &id]).status();
-        assert!(told.expect("there is kill").success());
-        assert!(program.process.wait().expect("ends").success());
+        program.process.signal("TERM");
+        assert_eq!(program.process.exit_code(), Some(0));
         program.until(|printed| printed.contains(r#""event":"stop""#).then_some(()));
         let printed = program.printed.lock().expect("not poisoned").clone();
         assert_says_nothing("the log", &printed);

@@ -335,7 +335,7 @@ fn a_program_whose_responses_reach_nobody_ends() {
     drop(gone);
     program.send(PING);
     // Its input stays open.
-    assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(program.child.exit_code(), Some(0));
 }
 
 /// An output that has ended.
@@ -364,10 +364,8 @@ fn a_signal_to_stop_ends_a_program_whose_client_does_not_read() {
         while unread().expect("a pipe") < 32 * 1024 {
             std::thread::yield_now();
         }
-        let id = program.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(told.expect("kill runs").success());
-        assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+        program.child.signal("TERM");
+        assert_eq!(program.child.exit_code(), Some(0));
         drop(writer.join().expect("no panic"));
     }
 }
@@ -472,9 +470,7 @@ fn a_signal_to_stop_lets_calls_finish() {
     // The first message shows that the call has begun.
     let progress = program.receive();
     assert_eq!(progress["method"], "notifications/progress", "{progress}");
-    let id = program.child.id().to_string();
-    let told = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(told.expect("kill runs").success());
+    program.child.signal("TERM");
     let answer = loop {
         let message = program.receive();
         if message["id"] == 1 {
@@ -482,8 +478,7 @@ fn a_signal_to_stop_lets_calls_finish() {
         }
     };
     assert_eq!(answer["result"]["isError"], false, "{answer}");
-    let status = program.child.wait().expect("it ends");
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(program.child.exit_code(), Some(0));
 }
 
 #[cfg(unix)]
@@ -491,10 +486,8 @@ fn a_signal_to_stop_lets_calls_finish() {
 fn a_signal_to_stop_ends_a_program_that_nobody_has_said_anything_to() {
     let mut program = Program::demo();
     program.ask(PING);
-    let id = program.child.id().to_string();
-    let told = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(told.expect("kill runs").success());
-    assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+    program.child.signal("TERM");
+    assert_eq!(program.child.exit_code(), Some(0));
 }
 
 /// Whole conversations as they went over the wire: `>` is what a client wrote, `<` what came back, byte for byte.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use longshore::state::Memory;
 use serde_json::json;
 
-use super::{Announcing, announcing, becomes, begin_call};
-use crate::support::{End, Session};
+use super::{Announcing, announcing, begin_call};
+use crate::support::{End, Session, becomes};
 
 fn serve(memory_bytes: usize) -> (Arc<Memory>, Announcing) {
     let state = Arc::new(Memory::new(memory_bytes));

@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use super::held::Held;
 use super::resume::Away;
 use super::{
-    Announcing, announcing, becomes, begin_call, changed, id_of, notification, open, resume,
-    updated,
+    Announcing, announcing, begin_call, changed, id_of, notification, open, resume, updated,
 };
-use crate::support::{End, Fronted, Running, Session, Stateless};
+use crate::support::{End, Fronted, Running, Session, Stateless, becomes};
 
 fn pair() -> (Announcing, Announcing) {
     let state: Arc<dyn State> = Arc::new(Memory::default());

@@ -10,8 +10,8 @@ use longshore::state::{Redis, Retention, State, StateConfig, StateError, Subscri
 use serde_json::json;
 
 use super::contract;
-use crate::lasting::{announcing, becomes, begin_call, changed, id_of, open, resume};
-use crate::support::{RedisServer, Serve, Session};
+use crate::lasting::{announcing, begin_call, changed, id_of, open, resume};
+use crate::support::{RedisServer, Serve, Session, becomes, becomes_so};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const KEEP: Retention = Retention {
@@ -43,17 +43,6 @@ async fn works(state: &Redis) -> bool {
         .put("k", Bytes::from_static(b"v"), MINUTE)
         .await
         .is_ok()
-}
-
-async fn becomes_so<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
-    let begun = Instant::now();
-    while !is_so().await {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "it never became so"
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 #[tokio::test]

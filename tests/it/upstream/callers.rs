@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{behind, stdio};
 use crate::auth::{bearer, holder};
-use crate::lasting::becomes;
-use crate::support::{Connection, Running, Serve, Stateless, post, request};
+use crate::support::{Connection, Running, Serve, Stateless, becomes, post, request};
 
 const ALICE: &str = "lsk_the-key-of-the-one-that-is-called-alice";
 const BOB: &str = "lsk_the-key-of-the-one-that-is-called-bob";

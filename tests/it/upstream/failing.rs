@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{behind, listed, result};
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::lasting::becomes;
-use crate::support::{Asked, Serve, Site, Stateless, Told};
+use crate::support::{Asked, Serve, Site, Stateless, Told, becomes};
 
 /// A server with the tool `act`. `answer` may respond to a request in its place: to a method with its message, or to
 /// `GET`.

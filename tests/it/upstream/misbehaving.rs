@@ -5,8 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{behind, everything, http, stdio};
-use crate::lasting::becomes;
-use crate::support::{Running, Serve};
+use crate::support::{Running, Serve, becomes};
 
 /// A server that puts down its own number and that of a child, and misbehaves when its tool is called.
 fn misbehaving(folder: &Path, how: &str) -> String {

@@ -23,8 +23,7 @@ use longshore::client::Lifecycle;
 use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
-use crate::lasting::becomes;
-use crate::support::{Running, Serve};
+use crate::support::{Running, Serve, becomes};
 
 fn stdio(script: &str) -> UpstreamConfig {
     serde_json::from_value(json!({"command": "sh", "args": ["-c", script]})).expect("valid")

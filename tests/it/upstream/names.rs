@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::subscriptions::subscriptions;
 use super::{behind, counting, everything, folder, http, listed, result, stdio};
-use crate::lasting::{becomes, open};
-use crate::support::{Running, Serve};
+use crate::lasting::open;
+use crate::support::{Running, Serve, becomes};
 
 fn names(server: &Running) -> Vec<String> {
     listed(server).into_keys().collect()

@@ -5,8 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{behind, stdio};
-use crate::lasting::becomes;
-use crate::support::{Connection, Response, Running, Serve, Stateless, post, request};
+use crate::support::{Connection, Response, Running, Serve, Stateless, becomes, post, request};
 
 /// A program that responds only after it is told to.
 pub(crate) fn late(folder: &Path) -> String {

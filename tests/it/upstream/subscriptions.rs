@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{behind, http, stdio};
-use crate::lasting::{becomes, open};
-use crate::support::{Running, Serve, Session, Stateless};
+use crate::lasting::open;
+use crate::support::{Running, Serve, Session, Stateless, becomes};
 
 const WATCHED: &str = "test://watched-resource";
 
