@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use super::*;
-use crate::support::incoming;
+use crate::support::{becomes, incoming};
 
 /// Starts a server of HTTP+SSE. Returns its URL, and a receiver of its `ping` requests. `answers_pings` decides whether
 /// it responds to them.
@@ -85,7 +85,7 @@ async fn connect(url: &str) -> Client {
 async fn connect_with(url: &str, headers: http::HeaderMap) -> Client {
     let deadlines = Deadlines {
         total: None,
-        idle: Duration::from_millis(500),
+        idle: Duration::from_secs(2),
         ..Deadlines::default()
     };
     let target = Target::Url {
@@ -118,7 +118,7 @@ async fn a_stream_is_given_up_if_a_ping_is_not_answered() {
     let (url, pinged) = start(false);
     let client = connect(&url).await;
     pinged.recv().expect("a ping");
-    crate::lasting::becomes(|| client.is_closed());
+    becomes(|| client.is_closed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
