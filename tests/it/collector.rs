@@ -489,11 +489,7 @@ fn what_a_collector_says_that_it_did_not_take_is_counted() {
         assert_eq!(connection.receive().status, 200);
     }
     becomes(|| {
-        let text = server
-            .connect_to_admin()
-            .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .receive()
-            .body;
+        let text = server.admin_page("/metrics").body;
         text.contains(r#"longshore_export_dropped_total{signal="spans"} 2"#)
     });
 }

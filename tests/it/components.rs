@@ -112,8 +112,7 @@ fn a_broken_component_is_refused_alone() {
         call(&server, "good__add", json!({"left": 1, "right": 2}))["structuredContent"],
         3
     );
-    let text = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let health = server.connect().send(text).receive().json();
+    let health = server.page("/health").json();
     let refused: Vec<_> = health["refused"]
         .as_array()
         .expect("a list")

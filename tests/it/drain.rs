@@ -28,9 +28,8 @@ fn start(variables: &[(&str, &str)]) -> Served {
 /// Waits until the program has begun as many calls.
 fn until_it_calls(program: &Served, calls: usize) {
     let line = format!("mcp_inflight_requests {calls}");
-    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
     becomes(|| {
-        let metrics = program.connect().send(get).receive().body;
+        let metrics = program.connect().page("/metrics").body;
         metrics.lines().any(|found| found == line)
     });
 }

@@ -60,8 +60,7 @@ async fn add(a: i64, b: i64) -> i64 {
 }
 
 fn detailed(server: &Running) -> String {
-    let get = "GET /health/detailed HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    server.connect_to_admin().send(get).receive().body
+    server.admin_page("/health/detailed").body
 }
 
 /// Waits until the details of health contain a text.

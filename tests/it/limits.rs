@@ -108,11 +108,6 @@ fn sessions_of_an_address_begin_at_a_rate() {
     echoing().send(&server).result();
 }
 
-fn get(server: &Running, path: &str) -> Response {
-    let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    server.connect().send(text).receive()
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn where_memory_is_short_no_session_begins_and_connections_are_not_kept() {
@@ -130,7 +125,7 @@ fn where_memory_is_short_no_session_begins_and_connections_are_not_kept() {
         response.result();
         response.header("connection") == Some("close")
     });
-    assert_eq!(get(&server, "/readyz").status, 200);
+    assert_eq!(server.page("/readyz").status, 200);
 }
 
 #[test]
@@ -144,13 +139,13 @@ fn where_memory_is_nearly_used_up_all_is_refused_but_what_says_so_or_gives_some_
         })
         .start();
     let key = crate::auth::bearer(CI);
-    becomes(|| get(&server, "/readyz").status == 503);
+    becomes(|| server.page("/readyz").status == 503);
     for path in ["/readyz", "/health"] {
-        assert_eq!(get(&server, path).json()["waits_for"], json!(["memory"]));
+        assert_eq!(server.page(path).json()["waits_for"], json!(["memory"]));
     }
     let call = echoing().and("authorization", &key);
     refused(&call.send(&server), 503, "limits.memory_bytes", "");
-    assert_eq!(get(&server, "/livez").status, 200);
+    assert_eq!(server.page("/livez").status, 200);
     let with_key = |method: &str, path: &str| {
         let text = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {key}\r\nmcp-session-id: x\r\n\r\n"
@@ -479,11 +474,7 @@ fn large_responses_that_nobody_reads_are_bounded_and_small_ones_go_on() {
     // An address may use half of it, over any number of connections.
     refused(&large().send(&server), 503, "limits.response_bytes", "1");
     echoing().send(&server).result();
-    let metrics = server
-        .connect_to_admin()
-        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .receive()
-        .body;
+    let metrics = server.admin_page("/metrics").body;
     let value = |name: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.trim().parse::<f64>().ok())

@@ -408,8 +408,7 @@ fn paths_of_the_application_are_also_below_that_of_the_public_url() {
         ("/other/echo", 404),
         ("/own", 404),
     ] {
-        let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        let response = server.connect().send(text).receive();
+        let response = server.page(path);
         assert_eq!(response.status, status, "{path}");
         if status == 200 {
             assert_eq!(response.body, path, "the request is passed on as it came");

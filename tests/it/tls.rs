@@ -313,8 +313,7 @@ fn certificates_that_nobody_is_asked_for_prove_nothing() {
 fn what_is_counted_says_that_clients_speak_tls() {
     let server = asking(|c| c.http.admin.port = Some(0));
     who(&server, true, &[]);
-    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let metrics = server.connect_to_admin().send(get).receive().body;
+    let metrics = server.admin_page("/metrics").body;
     let line = metrics
         .lines()
         .find(|l| l.starts_with("http_server_request_duration_seconds_count"));

@@ -315,11 +315,7 @@ fn lh_09_a_session_that_ends_takes_its_streams_along() {
     let session = it.server.session("2025-11-25");
     let mut connection = open(&it.server, &session);
     connection.any_event().expect("an event");
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(it.server.connect().send(text).receive().status, 204);
+    session.end();
     assert_eq!(connection.any_event(), None);
     let mut connection = it.server.connect();
     refused(&mut connection, &session.headers()).error(404, 404, "");

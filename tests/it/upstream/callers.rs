@@ -77,12 +77,7 @@ impl Bank {
     }
 
     fn withheld(&self) -> Value {
-        let health = self
-            .server
-            .connect_to_admin()
-            .send("GET /health/detailed HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .receive()
-            .json();
+        let health = self.server.admin_page("/health/detailed").json();
         let upstream = &health["upstreams"][0];
         json!([upstream["withheld_logs"], upstream["withheld_requests"]])
     }

@@ -67,8 +67,7 @@ impl Starting {
     }
 
     fn metrics(&self) -> String {
-        let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        self.server.connect_to_admin().send(get).receive().body
+        self.server.admin_page("/metrics").body
     }
 
     /// Makes the program respond.
