@@ -122,6 +122,17 @@ fn a_request_that_cannot_be_read_gets_its_error_under_its_id() {
 }
 
 #[test]
+fn std_07_a_client_over_standard_input_shows_no_credential() {
+    let keys = "ci=a-key-that-is-long-enough-to-be-one";
+    let mut program = Program::start(&[], &[("LONGSHORE_AUTH__API_KEYS", keys)]);
+    program.initialize("2025-11-25");
+    let call = json!({"name": "echo", "arguments": {"message": "hi"}});
+    let answer = program.ask(&request("tools/call", &call));
+    assert_eq!(answer["result"]["content"][0]["text"], "hi");
+    program.assert_ends_well();
+}
+
+#[test]
 fn a_malformed_response_fails_its_request_and_gets_no_reply() {
     let mut program = Program::start(&["--toolset", "everything"], &[]);
     let params = json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}});

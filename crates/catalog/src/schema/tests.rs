@@ -118,6 +118,7 @@ fn references_stay_within_the_schema() {
         },
         "x-shared": {"thing": {"type": "string"}}
     }));
+    // SCH-04
     for remote in [
         "https://example.com/a.json",
         "a.json#/x",
@@ -788,7 +789,7 @@ fn patterns_are_compiled_once_for_many_items() {
         reported(&schema, &json!({"a": vec!["abc"; 15_000]})),
         "\"b\" is missing"
     );
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
