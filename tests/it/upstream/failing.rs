@@ -453,6 +453,8 @@ fn a_list_that_a_server_only_declares_is_empty() {
     });
     let server = behind([("up", legacy(&site))]).start();
     assert!(listed(&server).contains_key("up__act"));
+    let capabilities = &server.session("2025-11-25").initialized["capabilities"];
+    assert_eq!(capabilities.get("prompts"), None, "there are none");
 }
 
 #[test]
