@@ -11,7 +11,7 @@ use longshore::{Arguments, CallContext, Config, Definition, Output, Tool, ToolEr
 use serde_json::{Value, json};
 
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::support::{Running, Serve, Stateless, request};
+use crate::support::{Running, Serve, Stateless, becomes, request};
 
 /// Returns what it is given, or fails.
 #[tool]
@@ -542,12 +542,13 @@ fn run_as_task(audited: &Audited, tool: &str) {
         let text = std::fs::read_to_string(&audited.file).expect("a file");
         text.contains(r#""event":"task""#)
     };
-    while !is_recorded() {
+    becomes(|| {
         Stateless::new("tasks/get", json!({ "taskId": task }))
             .and("mcp-name", task.as_str().expect("an id"))
             .meta("clientCapabilities", tasks.clone())
             .send(audited.server());
-    }
+        is_recorded()
+    });
 }
 
 fn a_task_is_recorded(tool: &str, upstream: &Value) {

@@ -122,9 +122,7 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
     // A call that began before the signal, and takes longer than the delay.
     let mut long = program.connect();
     long.send(waits(3.0).text());
-    while answered.load(Ordering::Relaxed) < 50 {
-        thread::sleep(Duration::from_millis(5));
-    }
+    becomes(|| answered.load(Ordering::Relaxed) >= 50);
     let _ = told.set(Instant::now());
     program.process.signal("TERM");
     let response = long.receive();

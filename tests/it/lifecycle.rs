@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use longshore::{App, Config, StopSignal, tool};
 use tokio::sync::Notify;
 
-use crate::support::{Running, Serve, until};
+use crate::support::{Running, Serve, becomes_so, until};
 
 /// Events in the order in which they happened.
 #[derive(Clone, Default)]
@@ -201,9 +201,7 @@ async fn a_server_that_is_dropped_takes_its_tasks_along() {
         .await
         .expect("bound");
     let serving = tokio::spawn(bound.serve_until(std::future::pending()));
-    while log.events().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    becomes_so(|| std::future::ready(!log.events().is_empty())).await;
     serving.abort();
     let _ = serving.await;
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 
-use crate::support::{KillOnDrop, assert_contains};
+use crate::support::{KillOnDrop, assert_contains, becomes};
 
 /// The program with a configuration file in a folder of its own.
 struct Program {
@@ -267,9 +267,7 @@ fn a_moved_audit_log_is_opened_again_by_sighup_and_new_rules_are_recorded() {
     fs::rename(&log, &old).expect("moved");
     program.process.signal("HUP");
     // Lines from before the signal may be in either file.
-    while !log.exists() {
-        std::thread::yield_now();
-    }
+    becomes(|| log.exists());
     assert!(program.get("/mcp", "wrong").starts_with("HTTP/1.1 401"));
     program.process.signal("TERM");
     assert!(program.process.wait().expect("ends").success());

@@ -372,9 +372,7 @@ fn a_signal_to_stop_ends_a_program_whose_client_does_not_read() {
             input
         });
         let unread = || rustix::io::ioctl_fionread(program.output.get_ref());
-        while unread().expect("a pipe") < 32 * 1024 {
-            std::thread::yield_now();
-        }
+        crate::support::becomes(|| unread().expect("a pipe") >= 32 * 1024);
         program.child.signal("TERM");
         assert_eq!(program.child.exit_code(), Some(0));
         drop(writer.join().expect("no panic"));

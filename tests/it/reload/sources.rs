@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{KEY, OTHER_KEY, Program, settings};
-use crate::support::assert_contains;
+use crate::support::{assert_contains, becomes};
 
 #[cfg(feature = "wasm")]
 #[test]
@@ -229,9 +229,7 @@ fn a_document_that_cannot_be_had_at_start_is_asked_for_again() {
     is_there.store(true, Ordering::SeqCst);
     program.wait_for("a source that was unavailable is loaded");
     // The log line precedes the new configuration.
-    while !program.get("/tools", KEY).contains("pets__late") {
-        std::thread::yield_now();
-    }
+    becomes(|| program.get("/tools", KEY).contains("pets__late"));
 }
 
 /// An API, and the head of the last request that it got. It does not answer with that, since answers do not have secrets in them.
