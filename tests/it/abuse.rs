@@ -13,7 +13,7 @@ use longshore::tool;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use crate::support::{Connection, Running, Serve, Stateless};
+use crate::support::{Connection, Running, Serve, Served, Stateless, longshore};
 
 /// Returns the message it was given.
 #[tool]
@@ -29,6 +29,8 @@ async fn flood() -> String {
 
 const HEAD: &str = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
 const MANY: usize = 150;
+/// The program says its address in a line of text.
+const LOG: (&str, &str) = ("LONGSHORE_LOG__FORMAT", "text");
 
 /// A server that is patient for a second.
 fn impatient() -> Running {
@@ -188,75 +190,53 @@ async fn streams_that_are_reset_at_once_cost_their_connection_and_nobody_else() 
     }
 }
 
+/// The server is a process of its own, because other tests need memory too.
+#[cfg(target_os = "linux")]
 #[test]
 fn an_endless_body_costs_its_connection_and_no_memory() {
-    let server = Serve::new().tool(echo).start();
-    let before = resident_kilobytes();
-    let mut bad: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let program = Served::start(longshore(&["run", "--port", "0"], &[LOG]));
+    let good_call_is_served = || drop(good_call().send_on(&mut program.connect()).result());
+    let resident = || {
+        let status = format!("/proc/{}/status", program.process.id());
+        let status = std::fs::read_to_string(status).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        let kilobytes: u64 = kilobytes.and_then(|k| k.parse().ok()).expect("a number");
+        kilobytes
+    };
+    good_call_is_served();
+    let before = resident();
+    let mut bad: Vec<_> = (0..20).map(|_| program.connect()).collect();
     for connection in &mut bad {
         // Four gibibytes are announced; nothing of that is set aside.
         connection.send(format!(
             "{HEAD}transfer-encoding: chunked\r\n\r\nffffffff\r\n"
         ));
     }
-    good_call_is_served(&server);
-    let grown = resident_kilobytes().saturating_sub(before);
-    assert!(grown < 200_000, "{grown} KiB");
+    good_call_is_served();
     for mut connection in bad {
         let chunk = " ".repeat(64 * 1024);
         while connection.try_send(&chunk).is_ok() {}
         let mut rest = Vec::new();
         let _ = connection.stream().read_to_end(&mut rest);
     }
-    good_call_is_served(&server);
-}
-
-/// Resident memory of this process, which includes the server.
-fn resident_kilobytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let line = line.and_then(|line| line.trim().strip_suffix("kB"));
-    line.and_then(|kilobytes| kilobytes.trim().parse().ok())
-        .unwrap_or(0)
+    good_call_is_served();
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 200_000, "{grown} KiB");
 }
 
 /// Almost without free file descriptors, the server neither spins nor stops: new connections replace idle ones.
-#[cfg(all(feature = "cli", unix))]
+#[cfg(unix)]
 #[test]
 fn without_files_idle_connections_make_room() {
-    use std::net::TcpListener;
-    use std::process::{Command, Stdio};
-
-    struct Program(std::process::Child);
-    impl Drop for Program {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    let port = {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("bound").port()
-    };
     let command = format!(
-        "ulimit -n 48; exec '{}' run --port {port} --workers 1",
+        "ulimit -n 48; exec '{}' run --port 0 --workers 1",
         env!("CARGO_BIN_EXE_longshore")
     );
-    let program = Command::new("sh")
-        .args(["-c", &command])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _program = Program(program.expect("sh runs"));
-    let connect = || std::net::TcpStream::connect(("127.0.0.1", port));
-    let patience = std::time::Instant::now() + Duration::from_secs(20);
-    while connect().is_err() {
-        assert!(patience > std::time::Instant::now(), "it does not start");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut sh = std::process::Command::new("sh");
+    sh.args(["-c", &command]).env_clear().envs([LOG]);
+    let program = Served::start(sh);
+    let connect = || std::net::TcpStream::connect(program.address);
     // More than it may have open, and all of them idle.
     let idle: Vec<_> = (0..80).filter_map(|_| connect().ok()).collect();
     assert!(idle.len() > 60);

@@ -11,7 +11,7 @@ use longshore::{Arguments, CallContext, Config, Definition, Output, Tool, ToolEr
 use serde_json::{Value, json};
 
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::support::{Running, Serve, Stateless, request};
+use crate::support::{Running, Serve, Stateless, becomes, request};
 
 /// Returns what it is given, or fails.
 #[tool]
@@ -542,12 +542,13 @@ fn run_as_task(audited: &Audited, tool: &str) {
         let text = std::fs::read_to_string(&audited.file).expect("a file");
         text.contains(r#""event":"task""#)
     };
-    while !is_recorded() {
+    becomes(|| {
         Stateless::new("tasks/get", json!({ "taskId": task }))
             .and("mcp-name", task.as_str().expect("an id"))
             .meta("clientCapabilities", tasks.clone())
             .send(audited.server());
-    }
+        is_recorded()
+    });
 }
 
 fn a_task_is_recorded(tool: &str, upstream: &Value) {
@@ -593,10 +594,7 @@ fn what_has_to_be_recorded_and_cannot_be_is_not_done() {
             c.audit.required = true;
         })
         .start();
-    let get = |path: &str| {
-        let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        server.connect_to_admin().send(text).receive()
-    };
+    let get = |path: &str| server.admin_page(path);
     // The first record reports the start of the server. When it fails is not deterministic.
     while get("/readyz").status == 200 {}
     let refused = said("hi").send(&server);
@@ -633,8 +631,7 @@ fn refusals_are_counted_by_their_reason() {
         .send(&server);
     by_ci(said("hi")).without("mcp-method").send(&server);
     by_ci(said("hi")).with("mcp-name", "other").send(&server);
-    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let metrics = server.connect_to_admin().send(get).receive().body;
+    let metrics = server.admin_page("/metrics").body;
     for (reason, count) in [
         ("credential_missing", 1),
         ("origin", 1),

@@ -2,9 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use crate::support::{KillOnDrop, assert_contains, longshore};
+use crate::support::{KillOnDrop, assert_contains, free_port, longshore};
 
 /// Returns the error of a failed start, with the exit code.
 fn complaint(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -245,6 +245,7 @@ fn a_timeout_may_be_any_number() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_interrupted_command_leaves_no_process() {
+    use crate::support::{becomes, until};
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("mcp.json");
     let number = folder.path().join("number");
@@ -261,21 +262,16 @@ fn an_interrupted_command_leaves_no_process() {
         &["list", "up", "--config", config],
         &[("PATH", "/usr/bin:/bin")],
     );
-    let mut running = command.spawn().expect("started");
-    let process = loop {
-        if let Ok(number) = std::fs::read_to_string(&number) {
-            break number.trim().to_owned();
-        }
-        std::thread::yield_now();
-    };
-    let id = running.id().to_string();
-    let told = Command::new("kill").args(["-INT", &id]).status();
-    assert!(told.expect("kill runs").success());
-    assert_eq!(running.wait().expect("it ends").code(), Some(130));
+    let mut running = KillOnDrop(command.spawn().expect("started"));
+    let process = until(|| {
+        let number = std::fs::read_to_string(&number).ok()?;
+        number.strip_suffix('\n').map(str::to_owned)
+    });
     let state = || std::fs::read_to_string(format!("/proc/{process}/stat"));
-    while state().is_ok_and(|stat| !stat.contains(") Z ")) {
-        std::thread::yield_now();
-    }
+    assert!(state().is_ok(), "process {process} runs");
+    running.signal("INT");
+    assert_eq!(running.exit_code(), Some(130));
+    becomes(|| state().is_ok_and(|stat| stat.contains(") Z ")) || state().is_err());
 }
 
 #[test]
@@ -430,14 +426,9 @@ impl Serving {
     }
 
     #[cfg(unix)]
-    fn stop(&mut self, signal: &str) -> ExitStatus {
-        let id = self.process.id().to_string();
-        let sent = Command::new("kill")
-            .args(["-s", signal, &id])
-            .status()
-            .expect("there is kill");
-        assert!(sent.success());
-        self.process.wait().expect("it ends")
+    fn stop(&mut self, signal: &str) -> Option<i32> {
+        self.process.signal(signal);
+        self.process.exit_code()
     }
 }
 
@@ -449,6 +440,12 @@ fn it_serves_without_a_command_and_stops_when_told() {
         (&["run", "--port", "0", "--toolset", "demo"], "INT"),
     ] {
         let mut serving = Serving::start(arguments, &[]);
+        // HTTP-02
+        assert!(
+            serving.address.starts_with("127.0.0.1:"),
+            "{}",
+            serving.address
+        );
         assert!(
             serving.greeting.contains("7 tools") || serving.greeting.contains("\"tools\":7"),
             "{}",
@@ -459,17 +456,13 @@ fn it_serves_without_a_command_and_stops_when_told() {
             "{}",
             serving.health()
         );
-        assert_eq!(serving.stop(signal).code(), Some(0));
+        assert_eq!(serving.stop(signal), Some(0));
     }
 }
 
 #[test]
 fn variables_that_kubernetes_and_platforms_set_are_understood() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .expect("a port")
-        .local_addr()
-        .expect("bound")
-        .port();
+    let free = free_port();
     let serving = Serving::start(
         &[],
         &[

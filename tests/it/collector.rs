@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::support::collector::{
     Collector, Manner, Received, TRACE, expected, hex, span_named, texts,
 };
-use crate::support::{End, Gate, Serve, Stateless};
+use crate::support::{End, Gate, Serve, Stateless, becomes};
 
 const AMBIENT: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -488,12 +488,8 @@ fn what_a_collector_says_that_it_did_not_take_is_counted() {
         connection.send(Stateless::call("calculate", sum()).text());
         assert_eq!(connection.receive().status, 200);
     }
-    crate::lasting::becomes(|| {
-        let text = server
-            .connect_to_admin()
-            .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .receive()
-            .body;
+    becomes(|| {
+        let text = server.admin_page("/metrics").body;
         text.contains(r#"longshore_export_dropped_total{signal="spans"} 2"#)
     });
 }
@@ -509,7 +505,7 @@ fn spans_are_sent_again_to_a_collector_that_is_not_available_for_some_seconds() 
             connection.send(Stateless::call("calculate", sum()).text());
             assert_eq!(connection.receive().status, 200);
         }
-        crate::lasting::becomes(|| collector.span_count() == 512);
+        becomes(|| collector.span_count() == 512);
     }
 }
 
@@ -537,6 +533,7 @@ fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
         .spawn()
         .expect("started");
     let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut child = crate::support::KillOnDrop(child);
     let mut line = String::new();
     let address: SocketAddr = loop {
         line.clear();
@@ -553,9 +550,8 @@ fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
     let answer = crate::support::Connection::new(stream).send(call).receive();
     assert_eq!(answer.status, 200);
     let id = child.id().to_string();
-    let sent = Command::new("kill").args(["-s", "TERM", &id]).status();
-    assert!(sent.expect("kill").success());
-    assert!(child.wait().expect("it ended").success());
+    child.signal("TERM");
+    assert_eq!(child.exit_code(), Some(0));
     let received = collector.take();
     let signals: Vec<_> = received.by_signal.keys().copied().collect();
     assert_eq!(signals, ["logs", "metrics", "traces"]);

@@ -1,11 +1,10 @@
 //! WebAssembly components, over HTTP.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Running, Serve, Stateless};
+use crate::support::{Running, Serve, Stateless, becomes};
 
 /// The components in the tests of `longshore::source`.
 const PLAIN: &str = include_str!("../../crates/sources/src/wasm/tests/plain.wat");
@@ -113,8 +112,7 @@ fn a_broken_component_is_refused_alone() {
         call(&server, "good__add", json!({"left": 1, "right": 2}))["structuredContent"],
         3
     );
-    let text = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let health = server.connect().send(text).receive().json();
+    let health = server.page("/health").json();
     let refused: Vec<_> = health["refused"]
         .as_array()
         .expect("a list")
@@ -129,14 +127,6 @@ fn a_broken_component_is_refused_alone() {
             (json!("missing"), json!("sources[3].component.path")),
         ]
     );
-}
-
-/// Does it until it is so.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < end, "not within 30 s");
-    }
 }
 
 #[test]
@@ -155,14 +145,14 @@ fn whoever_closes_a_connection_ends_the_call_and_others_are_served_meanwhile() {
     };
     let mut caller = server.connect();
     caller.send(Stateless::call("busy__spin", json!({})).text());
-    until(is_full);
+    becomes(is_full);
     for _ in 0..20 {
         let counted = call(&server, "free__count", json!({}));
         assert_eq!(counted["structuredContent"], 1);
     }
     assert!(is_full());
     drop(caller);
-    until(|| !is_full());
+    becomes(|| !is_full());
 }
 
 #[test]

@@ -150,11 +150,7 @@ fn what_a_source_cannot_offer_keeps_nothing_else_away() {
     names.are(&["good", "bad name", "good"]);
     let server = Serve::new().app(|app| app.source("", names)).start();
     assert_eq!(listed(&server, "tools/list", "tools"), ["good"]);
-    let health = server
-        .connect()
-        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .receive()
-        .json();
+    let health = server.page("/health").json();
     assert_eq!(
         health["refused"],
         json!([

@@ -1,17 +1,17 @@
 //! `longshore doctor`, on this machine and against servers that are well and that are not.
 
+mod access;
+mod machine;
+
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use longshore::seal::Secret;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::support::{Running, Serve, Site, Told};
+use crate::support::{Running, Serve, free_port};
 
 /// Output and exit code of `doctor`.
 struct Said {
@@ -84,6 +84,11 @@ fn watch(address: SocketAddr) -> Said {
 
 fn at(address: SocketAddr) -> String {
     format!("http://{address}/mcp")
+}
+
+/// An address at which nobody listens.
+fn nobody() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 /// A server that others may stand in front of.
@@ -324,10 +329,7 @@ fn a_way_that_does_not_lead_to_the_server_is_told() {
             assert!(!text.contains("give clients"), "{text}");
         }
     }
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let nobody = free.local_addr().expect("bound");
-    drop(free);
-    let said = examine(nobody);
+    let said = examine(nobody());
     assert_eq!(said.code, Some(1));
     said.assert("network", "connection", "failure", &["refused"]);
 }
@@ -405,83 +407,6 @@ fn a_server_that_answers_everybody_is_told() {
 }
 
 #[test]
-fn certificates_are_looked_at_as_clients_do() {
-    let file = |name: &str| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
-    let server = demo()
-        .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt").into());
-            c.http.tls.key = Some(file("server.key").into());
-        })
-        .start();
-    let url = format!("https://localhost:{}/mcp", server.address().port());
-    let said = doctor(&["--url", &url, "--hold", "1"], &[]);
-    assert_eq!(said.code, Some(1));
-    said.assert("tls", "chain", "failure", &["--ca", "whole chain"]);
-    said.assert("streams", "subscriptions/listen", "ok", &[]);
-    let said = doctor(
-        &["--url", &url, "--hold", "1", "--ca", &file("ca.crt")],
-        &[],
-    );
-    assert_eq!(said.code, Some(0), "{:#}", said.json);
-    said.assert("tls", "chain", "ok", &[]);
-    said.assert("tls", "expiry", "ok", &["not before 2"]);
-    said.assert("tls", "versions", "ok", &["TLS 1.3 and 1.2; HTTP/2"]);
-    said.assert("tls", "old versions", "ok", &["rejected"]);
-}
-
-/// The version in the first message of a client that speaks TLS.
-fn hello_version(stream: &TcpStream) -> Option<[u8; 2]> {
-    let mut said = [0; 11];
-    loop {
-        match stream.peek(&mut said).ok()? {
-            0 => return None,
-            11 => return Some([said[9], said[10]]),
-            _ => std::thread::yield_now(),
-        }
-    }
-}
-
-#[test]
-fn versions_of_tls_that_nobody_should_speak_are_told() {
-    let file = |name: &str| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
-    let server = demo()
-        .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt").into());
-            c.http.tls.key = Some(file("server.key").into());
-        })
-        .start();
-    let address = server.address();
-    let front = in_front(move |mut stream| match hello_version(&stream) {
-        // It continues in TLS 1.1, and rejects TLS 1.0.
-        Some([3, 2]) => {
-            let mut buffer = [0; 1024];
-            let _ = stream.read(&mut buffer);
-            let _ = stream.write_all(&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2]);
-            let _ = stream.write_all(&[0; 36]);
-        }
-        Some([3, 1]) => {
-            let mut buffer = [0; 1024];
-            let _ = stream.read(&mut buffer);
-            let _ = stream.write_all(&[21, 3, 1, 0, 2, 2, 70]);
-        }
-        _ => pass_on(stream, address, |_| Filter::Pass),
-    });
-    let url = format!("https://localhost:{}/mcp", front.port());
-    let said = doctor(
-        &["--url", &url, "--hold", "1", "--ca", &file("ca.crt")],
-        &[],
-    );
-    assert_eq!(said.code, Some(0), "{:#}", said.json);
-    said.assert("tls", "versions", "ok", &[]);
-    said.assert(
-        "tls",
-        "old versions",
-        "warning",
-        &["TLS 1.1 is accepted", "ssl_protocols"],
-    );
-}
-
-#[test]
 fn messages_that_are_refused_for_their_size_are_told() {
     let server = demo()
         .configured(|c| c.http.limits.body_bytes = 200 * 1024)
@@ -525,275 +450,4 @@ fn the_query_of_the_url_is_sent() {
     said.assert("protocol", "sessions", "ok", &["shop 1 speaks 2025-11-25"]);
     said.assert("protocol", "Accept", "ok", &[]);
     said.assert("protocol", "trailing slash", "warning", &["/mcp/"]);
-}
-
-#[test]
-fn who_asks_for_a_proof_is_asked_with_one() {
-    const KEY: &str = "a-key-that-is-long-enough-for-everybody";
-    let server = demo()
-        .configured(|c| {
-            c.auth.api_keys = vec![longshore::auth::ApiKeyConfig {
-                name: "ci".to_owned(),
-                keys: vec![Secret::from(KEY.to_owned())],
-                ..longshore::auth::ApiKeyConfig::default()
-            }];
-        })
-        .start();
-    let url = at(server.address());
-    let said = doctor(&["--url", &url], &[]);
-    assert_eq!(said.code, Some(0), "{:#}", said.json);
-    said.assert("protocol", "everything", "skipped", &[]);
-    assert!(said.finding("protocol", "everything")["seen"].is_string());
-    // As read from a file.
-    let token = format!("{KEY}\n");
-    let said = doctor(
-        &["--url", &url, "--hold", "1"],
-        &[("LONGSHORE_TOKEN", &token)],
-    );
-    assert_eq!(said.code, Some(0), "{:#}", said.json);
-    said.assert("sessions", "replicas", "ok", &[]);
-    assert!(!said.json.to_string().contains(KEY));
-}
-
-#[test]
-fn pages_that_are_to_call_are_tried_as_a_browser_would() {
-    let server = demo()
-        .configured(|c| c.http.allowed_origins = vec!["https://app.example.com".to_owned()])
-        .start();
-    let url = at(server.address());
-    let with = |origin: &str| doctor(&["--url", &url, "--hold", "1", "--origin", origin], &[]);
-    with("https://app.example.com").assert(
-        "guards",
-        "preflight",
-        "ok",
-        &["may call, and can read the needed headers"],
-    );
-    with("https://other.example.com").assert(
-        "guards",
-        "preflight",
-        "failure",
-        &["http.allowed_origins", "https://other.example.com"],
-    );
-}
-
-#[test]
-fn this_machine_and_its_settings_are_examined() {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = taken.local_addr().expect("bound").port().to_string();
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let away = nobody.local_addr().expect("bound");
-    drop(nobody);
-    let collector = format!("http://{away}");
-    let redis = format!("redis://:a-password@{away}");
-    let said = doctor(
-        &["--port", &port],
-        &[
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", &collector),
-            ("LONGSHORE_STATE__URL", &redis),
-            ("LONGSHORE_UPSTREAMS__X__COMMAND", "no-such-program"),
-        ],
-    );
-    assert_eq!(said.code, Some(1), "{:#}", said.json);
-    said.assert(
-        "machine",
-        "port",
-        "failure",
-        &["http.port", "LONGSHORE_PORT"],
-    );
-    said.assert(
-        "programs",
-        "upstreams.x",
-        "failure",
-        &["no-such-program", "image.variant"],
-    );
-    said.assert(
-        "collector",
-        "traces",
-        "failure",
-        &["telemetry.endpoint", "OTEL_TRACES_EXPORTER=none"],
-    );
-    said.assert("collector", "logs", "failure", &[]);
-    said.assert("state", "store", "failure", &["state.url"]);
-    assert!(!said.json.to_string().contains("a-password"));
-    for check in ["open files", "CPU", "memory", "clock", "callers"] {
-        assert!(said.find("machine", check).is_some(), "{check}");
-    }
-}
-
-#[test]
-fn settings_with_which_the_server_does_not_start_are_failures() {
-    let missing = "/nowhere/keys";
-    for (variable, value) in [
-        ("LONGSHORE_AUTH__API_KEYS_FILE", missing),
-        ("LONGSHORE_AUTH__API_KEYS_DIR", missing),
-        // The audience of its tokens is unknown.
-        ("LONGSHORE_AUTH__OAUTH__ISSUER", "http://127.0.0.1:1"),
-    ] {
-        let said = doctor(&["--port", "0"], &[(variable, value)]);
-        assert_eq!(said.code, Some(1), "{variable}");
-        said.assert("configuration", "server", "failure", &[]);
-    }
-    let said = doctor(&["--port", "0"], &[("LONGSHORE_LOG__LEVEL", "loud")]);
-    said.assert("configuration", "settings", "failure", &["log.level"]);
-}
-
-#[test]
-fn files_and_folders_of_the_server_are_not_created() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let said = doctor(
-        &["--port", "0"],
-        &[
-            ("LONGSHORE_AUDIT__FILE", &path("audit.log")),
-            ("LONGSHORE_ARTIFACTS__ABOVE_BYTES", "1000"),
-            ("LONGSHORE_ARTIFACTS__FOLDER", &path("artifacts")),
-            ("LONGSHORE_TOKENS__FOLDER", &path("tokens")),
-            ("LONGSHORE_UPSTREAMS_FOLDER", &path("upstreams")),
-        ],
-    );
-    assert_eq!(said.code, Some(0), "{:#}", said.json);
-    let left = std::fs::read_dir(folder.path()).expect("a folder");
-    assert_eq!(left.count(), 0);
-}
-
-#[test]
-fn introspection_is_tried_with_the_configured_client() {
-    let issuer = Site::start(|_, asked| {
-        let expected = format!("Basic {}", STANDARD.encode("longshore:s3cret-of-it"));
-        match asked.headers.get("authorization") == Some(&expected) {
-            true => Told::json(200, json!({"active": false})),
-            false => Told::json(401, json!({"error": "invalid_client"})),
-        }
-    });
-    let url = format!("{}/introspect", issuer.url);
-    for (secret, status, part) in [
-        ("s3cret-of-it", "ok", "rejects a made-up token"),
-        (
-            "another-s3cret",
-            "failure",
-            "auth.oauth.introspection.client_id",
-        ),
-    ] {
-        let said = doctor(
-            &["--port", "0"],
-            &[
-                ("LONGSHORE_AUTH__OAUTH__ISSUER", &issuer.url),
-                (
-                    "LONGSHORE_AUTH__OAUTH__AUDIENCE",
-                    "https://mcp.example.com/mcp",
-                ),
-                ("LONGSHORE_AUTH__OAUTH__INTROSPECTION__URL", &url),
-                (
-                    "LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_ID",
-                    "longshore",
-                ),
-                (
-                    "LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_SECRET",
-                    secret,
-                ),
-            ],
-        );
-        said.assert("introspection", &url, status, &[part]);
-        assert!(!said.json.to_string().contains(secret));
-    }
-}
-
-#[test]
-fn a_machine_where_all_is_well_needs_no_more_than_warnings() {
-    let said = doctor(&["--port", "0"], &[]);
-    assert_eq!(said.code, Some(0), "{:#}", said.json);
-    said.assert("machine", "port", "ok", &[]);
-    said.assert("documentation", "tools", "ok", &["all"]);
-    said.assert("documentation", "listing", "ok", &["tokens"]);
-    let wrong = doctor(&[], &[("LONGSHORE_PROT", "1")]);
-    assert_eq!(wrong.code, Some(1));
-    wrong.assert("configuration", "settings", "failure", &["LONGSHORE_PORT"]);
-}
-
-#[cfg(feature = "redis")]
-#[test]
-fn a_store_that_throws_things_away_is_told() {
-    let Some(redis) = crate::support::RedisServer::start() else {
-        return;
-    };
-    let url = redis.url();
-    let examined = || {
-        doctor(
-            &[],
-            &[
-                ("LONGSHORE_STATE__URL", &url),
-                ("LONGSHORE_HTTP__PORT", "0"),
-            ],
-        )
-    };
-    let said = examined();
-    said.assert("state", "store", "ok", &["written, read and removed"]);
-    said.assert("state", "server", "ok", &["version ", "noeviction"]);
-    redis.say(&["CONFIG", "SET", "maxmemory", "100mb"]);
-    redis.say(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
-    examined().assert(
-        "state",
-        "server",
-        "warning",
-        &["volatile-lru", "maxmemory-policy noeviction"],
-    );
-    redis.say(&["ACL", "SETUSER", "default", "-info"]);
-    examined().assert("state", "server", "skipped", &["INFO"]);
-}
-
-/// A server in front of an identity provider whose login page responds so.
-fn in_front_of_provider(page: &'static str) -> (Running, Site) {
-    let provider = Site::start(move |issuer, asked| match &*asked.target {
-        "/.well-known/openid-configuration" => Told::json(
-            200,
-            json!({
-                "issuer": issuer, "authorization_endpoint": format!("{issuer}/login"),
-                "token_endpoint": format!("{issuer}/token"), "jwks_uri": format!("{issuer}/keys"),
-            }),
-        ),
-        "/keys" => Told::json(
-            200,
-            json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}),
-        ),
-        _ => Told::html(page),
-    });
-    let url = provider.url.clone();
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let port = port.expect("a port").port();
-    let server = Serve::new()
-        .configured(move |c| {
-            c.toolsets.push("demo".to_owned());
-            c.http.public_url = Some(format!("http://127.0.0.1:{port}"));
-            c.http.port = port;
-            let facade = &mut c.auth.oauth.facade;
-            facade.provider = Some(url);
-            facade.client_id = Some("longshore".to_owned());
-            facade.client_secret = Some("secret".to_owned().into());
-        })
-        .shared_key()
-        .start();
-    (server, provider)
-}
-
-#[test]
-fn a_login_is_walked_up_to_the_page_of_the_provider() {
-    let (server, provider) = in_front_of_provider("<h1>Log in</h1>");
-    let url = at(server.address());
-    let said = doctor(&["--url", &url, "--login"], &[]);
-    said.assert("login", "registration", "ok", &[]);
-    said.assert("login", "login page", "ok", &["127.0.0.1"]);
-    let asked = provider.asked("/login").pop().expect("the login page");
-    assert!(asked.target.contains("client_id=longshore"), "{asked:?}");
-    let without = doctor(&["--url", &url], &[]);
-    assert!(without.find("login", "registration").is_none());
-
-    let (server, _provider) =
-        in_front_of_provider("<title>Sign in</title> AADSTS50011: The redirect URI");
-    let said = doctor(&["--url", &at(server.address()), "--login"], &[]);
-    said.assert(
-        "login",
-        "login page",
-        "failure",
-        &["AADSTS50011", "/oauth/callback", "register"],
-    );
 }

@@ -1,79 +1,37 @@
 //! The real program, told to stop while it is busy.
 
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{ChildStderr, Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Connection, KillOnDrop, Stateless};
+use crate::support::{Connection, KillOnDrop, Served, Stateless, becomes, longshore};
 
 /// `longshore run` with the demo toolset.
-struct Program {
-    child: KillOnDrop,
-    address: SocketAddr,
-    /// Its output after the banner.
-    _log: BufReader<ChildStderr>,
+fn start(variables: &[(&str, &str)]) -> Served {
+    let logs = [
+        ("LONGSHORE_LOG__LEVEL", "warn"),
+        ("LONGSHORE_LOG__FORMAT", "text"),
+    ];
+    let arguments = ["run", "--host", "127.0.0.1", "--port", "0"];
+    let mut command = longshore(&arguments, &logs);
+    command.envs(variables.iter().copied());
+    Served::start(command)
 }
 
-impl Program {
-    fn start(variables: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args(["run", "--host", "127.0.0.1", "--port", "0"])
-            .env_clear()
-            .env("LONGSHORE_LOG__LEVEL", "warn")
-            .env("LONGSHORE_LOG__FORMAT", "text")
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
-        let address = loop {
-            let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).expect("text"), 0, "it ended");
-            if let Some((_, rest)) = line.split_once("http://") {
-                let address = rest.split("/mcp").next().unwrap_or_default();
-                break address.parse().expect("an address");
-            }
-        };
-        let program = Self {
-            child: KillOnDrop(child),
-            address,
-            _log: log,
-        };
-        // The banner precedes serving, and only a serving program handles signals.
-        let live = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        assert_eq!(program.connect().send(live).receive().status, 200);
-        program
-    }
-
-    fn connect(&self) -> Connection {
-        Connection::new(TcpStream::connect(self.address).expect("it listens"))
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status();
-        assert!(sent.is_ok_and(|status| status.success()));
-    }
-
-    /// The exit code, if it ends in time.
-    fn exit_code(&mut self, within: Duration) -> Option<i32> {
-        let start = Instant::now();
-        while start.elapsed() < within {
-            if let Some(status) = self.child.try_wait().expect("a status") {
-                return status.code();
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        None
-    }
+/// Waits until the program has begun as many calls.
+fn until_it_calls(program: &Served, calls: usize) {
+    let line = format!("mcp_inflight_requests {calls}");
+    becomes(|| {
+        let metrics = program.connect().page("/metrics").body;
+        metrics.lines().any(|found| found == line)
+    });
 }
 
 fn waits(seconds: f64) -> Stateless {
@@ -83,7 +41,6 @@ fn waits(seconds: f64) -> Stateless {
 /// Sends a request over its own connection. Returns `None` if the connection is refused, and `Err` if it ends before
 /// the response.
 fn ask(address: SocketAddr, text: &str) -> Option<Result<Value, String>> {
-    use std::io::Write as _;
     let mut stream = TcpStream::connect(address).ok()?;
     let asked = stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -125,7 +82,7 @@ fn is_gone(error: &std::io::Error) -> bool {
 
 #[test]
 fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop() {
-    let mut program = Program::start(&[
+    let mut program = start(&[
         ("LONGSHORE_DRAIN__GRACE_SECONDS", "20"),
         ("LONGSHORE_DRAIN__DELAY_SECONDS", "1"),
     ]);
@@ -165,14 +122,12 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
     // A call that began before the signal, and takes longer than the delay.
     let mut long = program.connect();
     long.send(waits(3.0).text());
-    while answered.load(Ordering::Relaxed) < 50 {
-        thread::sleep(Duration::from_millis(5));
-    }
+    becomes(|| answered.load(Ordering::Relaxed) >= 50);
     let _ = told.set(Instant::now());
-    program.signal("TERM");
+    program.process.signal("TERM");
     let response = long.receive();
     assert_eq!(response.result()["isError"], false);
-    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
+    assert_eq!(program.process.exit_code(), Some(0));
     stop.store(true, Ordering::Relaxed);
     let after: usize = clients
         .into_iter()
@@ -183,7 +138,7 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
 
 #[test]
 fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
-    let mut program = Program::start(&[
+    let mut program = start(&[
         ("LONGSHORE_DRAIN__GRACE_SECONDS", "5"),
         ("LONGSHORE_DRAIN__DELAY_SECONDS", "0"),
     ]);
@@ -196,25 +151,18 @@ fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
             .params(|p| p["_meta"]["progressToken"] = json!(1))
             .text(),
     );
+    until_it_calls(&program, 2);
     let mut probe = program.connect();
     let ready = "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     assert_eq!(probe.send(ready).receive().status, 200);
     let start = Instant::now();
-    program.signal("TERM");
-    let (sender, ended) = mpsc::channel();
-    thread::spawn(move || {
-        let response = endless.receive();
-        let _ = sender.send(response);
-    });
-    let response = ended
-        .recv_timeout(Duration::from_secs(20))
-        .expect("an answer");
-    let message = response.json()["error"]["message"].to_string();
+    program.process.signal("TERM");
+    let message = endless.receive().json()["error"]["message"].to_string();
     assert!(message.contains("stopping"), "{message}");
-    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
+    assert_eq!(program.process.exit_code(), Some(0));
     // Five seconds of grace; the rest is the patience of a busy machine.
     assert!(
-        start.elapsed() < Duration::from_secs(12),
+        start.elapsed() < Duration::from_secs(20),
         "{:?}",
         start.elapsed()
     );
@@ -223,49 +171,36 @@ fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     for (second, code) in [("TERM", 143), ("INT", 130)] {
-        let mut program = Program::start(&[]);
+        let mut program = start(&[]);
         let mut endless = program.connect();
         endless.send(waits(60.0).text());
-        program.signal("TERM");
-        // The first signal has been handled once the log reports it.
-        loop {
-            let Ok(stream) = TcpStream::connect(program.address) else {
-                break;
-            };
-            let mut connection = Connection::new(stream);
-            let sent = connection.try_send("GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n");
-            if sent.is_err() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        program.signal(second);
-        assert_eq!(
-            program.exit_code(Duration::from_secs(20)),
-            Some(code),
-            "{second}"
-        );
+        until_it_calls(&program, 1);
+        program.process.signal("TERM");
+        // The first signal has been handled once nobody listens any more.
+        becomes(|| TcpStream::connect(program.address).is_err());
+        program.process.signal(second);
+        assert_eq!(program.process.exit_code(), Some(code), "{second}");
     }
 }
 
 #[test]
 fn a_client_of_http_2_that_confirms_nothing_does_not_delay_a_stop() {
     let grace = ("LONGSHORE_DRAIN__GRACE_SECONDS", "60");
-    let mut program = Program::start(&[grace]);
+    let mut program = start(&[grace]);
     let mut client = TcpStream::connect(program.address).expect("it listens");
     // The preface and empty SETTINGS. Pings get no response.
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     client.write_all(preface).expect("sent");
     let mut head = [0; 9];
     client.read_exact(&mut head).expect("the server's SETTINGS");
-    program.signal("TERM");
-    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
+    program.process.signal("TERM");
+    assert_eq!(program.process.exit_code(), Some(0));
 }
 
 #[test]
 fn a_standard_error_that_nobody_reads_stops_nothing() {
     // The pipe is never read beyond the greeting, and each call is logged several times.
-    let program = Program::start(&[("LONGSHORE_LOG__LEVEL", "trace")]);
+    let program = start(&[("LONGSHORE_LOG__LEVEL", "trace")]);
     let mut connection = program.connect();
     for _ in 0..2_000 {
         let response = connection
@@ -277,7 +212,7 @@ fn a_standard_error_that_nobody_reads_stops_nothing() {
 
 #[test]
 fn healthcheck_says_by_its_exit_code_how_the_server_is() {
-    let mut program = Program::start(&[]);
+    let mut program = start(&[]);
     let check = |port: u16, arguments: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_longshore"))
             .args(["healthcheck", "--port", &port.to_string()])
@@ -306,48 +241,44 @@ fn healthcheck_says_by_its_exit_code_how_the_server_is() {
         let said: Value = serde_json::from_slice(&well.stdout).expect("JSON");
         assert_eq!(said["ok"], true);
     }
-    program.signal("TERM");
-    assert_eq!(program.exit_code(Duration::from_secs(20)), Some(0));
+    program.process.signal("TERM");
+    assert_eq!(program.process.exit_code(), Some(0));
     let gone = check(port, &[]);
     assert_eq!(gone.status.code(), Some(1), "{gone:?}");
     let said = String::from_utf8_lossy(&gone.stderr).into_owned();
     assert!(said.contains("does not respond"), "{said}");
 }
 
+/// Starts the program with a socket that is handed over as by systemd: it is file 3, and the variables name the process
+/// that it is for.
+fn start_on(socket: impl Into<OwnedFd>, arguments: &str) -> KillOnDrop {
+    let script =
+        format!(r#"exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" run {arguments}"#);
+    let child = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_longshore")])
+        .stdin(socket.into())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    KillOnDrop(child.expect("it starts"))
+}
+
 #[test]
 fn a_socket_that_was_handed_over_is_listened_on() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    // As systemd does it: the socket is file 3, and the variables name the process that it is for.
-    let script = r#"exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" run --port 1"#;
-    let mut child = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_longshore")])
-        .stdin(std::os::fd::OwnedFd::from(listener))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
+    let _program = start_on(listener, "--port 1");
     // The system takes the connection before the program does.
     let mut connection = Connection::new(TcpStream::connect(address).expect("it listens"));
     let ready = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let status = connection.send(ready).receive().status;
-    let _ = child.kill();
-    let _ = child.wait();
-    assert_eq!(status, 200);
+    assert_eq!(connection.send(ready).receive().status, 200);
 }
 
 #[test]
 fn what_is_local_is_said_by_the_socket_that_was_handed_over_and_not_by_the_settings() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let script = r#"exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" run --host 0.0.0.0 --insecure"#;
-    let mut child = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_longshore")])
-        .stdin(std::os::fd::OwnedFd::from(listener))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
+    let _program = start_on(listener, "--host 0.0.0.0 --insecure");
     let status = |path: &str, host: &str| {
         let mut connection = Connection::new(TcpStream::connect(address).expect("it listens"));
         let get = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
@@ -359,28 +290,18 @@ fn what_is_local_is_said_by_the_socket_that_was_handed_over_and_not_by_the_setti
         status("/tools", "mcp.example.com"),
         status("/", "localhost"),
     ];
-    let _ = child.kill();
-    let _ = child.wait();
     assert_eq!(statuses, [200, 403, 200]);
 }
 
 #[cfg(unix)]
 #[test]
 fn a_socket_in_the_file_system_that_was_handed_over_is_listened_on_and_left() {
-    use std::io::{Read as _, Write as _};
     use std::os::unix::net::{UnixListener, UnixStream};
 
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mcp.sock");
     let listener = UnixListener::bind(&path).expect("bound");
-    let script = r#"exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" run --port 1"#;
-    let mut child = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_longshore")])
-        .stdin(std::os::fd::OwnedFd::from(listener))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
+    let mut program = start_on(listener, "--port 1");
     let mut stream = UnixStream::connect(&path).expect("it listens");
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -390,12 +311,8 @@ fn a_socket_in_the_file_system_that_was_handed_over_is_listened_on_and_left() {
     stream.write_all(ready.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    let told = Command::new("kill")
-        .args(["-s", "TERM", &child.id().to_string()])
-        .status();
-    assert!(told.is_ok_and(|status| status.success()));
-    let ended = child.wait().expect("a status");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert_eq!(ended.code(), Some(0));
+    program.signal("TERM");
+    assert_eq!(program.exit_code(), Some(0));
     assert!(path.exists(), "whoever made it removes it");
 }

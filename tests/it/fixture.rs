@@ -430,15 +430,7 @@ fn tasks_of_the_fixture_are_those_that_are_prescribed() {
         able(get).send(&server).result()
     };
     let until = |task: &str, status: &str| {
-        let begun = std::time::Instant::now();
-        loop {
-            let shown = get(task);
-            if shown["status"] == status {
-                return shown;
-            }
-            assert!(begun.elapsed().as_secs() < 60, "{shown}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        crate::support::until(|| Some(get(task)).filter(|shown| shown["status"] == status))
     };
     let greeted = call("greet", json!({"name": "Ada"})).send(&server).result();
     assert_eq!(

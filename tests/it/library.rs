@@ -101,14 +101,8 @@ fn a_layer_sees_every_request_and_every_answer() {
     for response in [
         call.send(&server),
         server.post(&[], "not JSON"),
-        server
-            .connect()
-            .send("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .receive(),
-        server
-            .connect()
-            .send("GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .receive(),
+        server.page("/health"),
+        server.page("/nothing"),
     ] {
         assert_eq!(response.header("x-served-by"), Some("a layer"));
     }

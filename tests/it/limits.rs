@@ -7,7 +7,7 @@ use longshore::{CallContext, Config, tool};
 use serde_json::{Value, json};
 
 use crate::auth::{BOB, CI, holder};
-use crate::support::{Gate, Response, Running, Serve, Stateless, request};
+use crate::support::{Gate, Response, Running, Serve, Stateless, becomes, request};
 
 /// Returns the message it was given.
 #[tool]
@@ -108,20 +108,6 @@ fn sessions_of_an_address_begin_at_a_rate() {
     echoing().send(&server).result();
 }
 
-/// Waits until the server has measured its memory.
-fn once_noticed(mut is_so: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never is");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn get(server: &Running, path: &str) -> Response {
-    let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    server.connect().send(text).receive()
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn where_memory_is_short_no_session_begins_and_connections_are_not_kept() {
@@ -130,16 +116,16 @@ fn where_memory_is_short_no_session_begins_and_connections_are_not_kept() {
         c.limits.memory_high_percent = 0;
     });
     let initialize = request("initialize", &json!({"protocolVersion": "2025-11-25"}));
-    once_noticed(|| server.post(&[], &initialize).status == 503);
+    becomes(|| server.post(&[], &initialize).status == 503);
     let response = server.post(&[], &initialize);
     refused(&response, 503, "limits.memory_bytes", "1");
     let mut connection = server.connect();
-    once_noticed(|| {
+    becomes(|| {
         let response = echoing().send_on(&mut connection);
         response.result();
         response.header("connection") == Some("close")
     });
-    assert_eq!(get(&server, "/readyz").status, 200);
+    assert_eq!(server.page("/readyz").status, 200);
 }
 
 #[test]
@@ -153,13 +139,13 @@ fn where_memory_is_nearly_used_up_all_is_refused_but_what_says_so_or_gives_some_
         })
         .start();
     let key = crate::auth::bearer(CI);
-    once_noticed(|| get(&server, "/readyz").status == 503);
+    becomes(|| server.page("/readyz").status == 503);
     for path in ["/readyz", "/health"] {
-        assert_eq!(get(&server, path).json()["waits_for"], json!(["memory"]));
+        assert_eq!(server.page(path).json()["waits_for"], json!(["memory"]));
     }
     let call = echoing().and("authorization", &key);
     refused(&call.send(&server), 503, "limits.memory_bytes", "");
-    assert_eq!(get(&server, "/livez").status, 200);
+    assert_eq!(server.page("/livez").status, 200);
     let with_key = |method: &str, path: &str| {
         let text = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {key}\r\nmcp-session-id: x\r\n\r\n"
@@ -488,11 +474,7 @@ fn large_responses_that_nobody_reads_are_bounded_and_small_ones_go_on() {
     // An address may use half of it, over any number of connections.
     refused(&large().send(&server), 503, "limits.response_bytes", "1");
     echoing().send(&server).result();
-    let metrics = server
-        .connect_to_admin()
-        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .receive()
-        .body;
+    let metrics = server.admin_page("/metrics").body;
     let value = |name: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.trim().parse::<f64>().ok())
@@ -559,12 +541,12 @@ fn one_caller_does_not_take_a_tool_from_the_others() {
     let theirs: Vec<_> = (0..8)
         .map(|_| {
             let mut connection = server.connect();
-            connection.send(wait(CI, "15").text());
+            connection.send(wait(CI, "60").text());
             connection
         })
         .collect();
     // Their calls have begun once a fourth of them waits.
-    once_noticed(|| {
+    becomes(|| {
         let metrics = server
             .connect()
             .send(format!(
@@ -576,12 +558,7 @@ fn one_caller_does_not_take_a_tool_from_the_others() {
         metrics
             .contains("longshore_upstream_waiting_requests{upstream=\"wait\",kind=\"command\"} 5")
     });
-    let began = std::time::Instant::now();
+    // It would be rejected after 20 s in the queue if theirs had to end first.
     wait(BOB, "0").send(&server).result();
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
-    );
     drop(theirs);
 }

@@ -108,8 +108,7 @@ fn serve_with(issuer: &Site, api: &Site, auth: &Value) -> Running {
 }
 
 fn metrics(server: &Running) -> String {
-    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    server.connect_to_admin().send(get).receive().body
+    server.admin_page("/metrics").body
 }
 
 fn call(server: &Running, tool: &str, token: &str) -> Value {

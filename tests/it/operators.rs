@@ -6,7 +6,7 @@ use longshore::CallContext;
 use longshore::telemetry::MetricsPolicy;
 use serde_json::{Value, json};
 
-use crate::support::{Connection, End, Gate, Response, Running, Serve, Stateless};
+use crate::support::{Connection, End, Gate, Response, Running, Serve, Stateless, becomes};
 
 fn demo() -> Serve {
     Serve::new().configured(|c| c.toolsets.push("demo".to_owned()))
@@ -250,8 +250,8 @@ fn results_that_are_errors_and_calls_that_nobody_waits_for_are_told_apart() {
             &[r#"error_type="cancelled""#, "gate"],
         )
     };
-    eventually(|| cancelled() == 1.0);
-    eventually(|| total(&metrics(&server), "mcp_inflight_requests", &[]) == 0.0);
+    becomes(|| cancelled() == 1.0);
+    becomes(|| total(&metrics(&server), "mcp_inflight_requests", &[]) == 0.0);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn streams_are_counted_while_they_are_open() {
     assert_eq!(total(&metrics(&server), "mcp_open_streams", &[]), 1.0);
     gate.open();
     while connection.event().is_some() {}
-    eventually(|| total(&metrics(&server), "mcp_open_streams", &[]) == 0.0);
+    becomes(|| total(&metrics(&server), "mcp_open_streams", &[]) == 0.0);
     let count = "mcp_server_operation_duration_seconds_count";
     assert_eq!(total(&metrics(&server), count, &["gate"]), 1.0);
 }
@@ -325,7 +325,7 @@ fn while_it_drains_it_is_not_ready_and_serves_for_its_delay() {
     let mut probe = server.connect();
     assert_eq!(get(&mut probe, "/readyz").status, 200);
     server.begin_to_stop();
-    eventually(|| {
+    becomes(|| {
         let ready = get(&mut server.connect(), "/readyz");
         ready.status == 503 && ready.json()["status"] == "draining"
     });
@@ -408,22 +408,11 @@ fn paths_of_the_application_are_also_below_that_of_the_public_url() {
         ("/other/echo", 404),
         ("/own", 404),
     ] {
-        let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        let response = server.connect().send(text).receive();
+        let response = server.page(path);
         assert_eq!(response.status, status, "{path}");
         if status == 200 {
             assert_eq!(response.body, path, "the request is passed on as it came");
         }
-    }
-}
-
-/// Waits for something that follows soon.
-#[track_caller]
-fn eventually(mut holds: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !holds() {
-        assert!(start.elapsed().as_secs() < 60, "it never happened");
-        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 

@@ -397,8 +397,7 @@ fn a_response_of_the_issuer_counts_in_the_browser_that_began_only() {
     assert!(api.asked("/token").is_empty());
     assert_eq!(browser.come_back(&server, &page, "good").status, 200);
     assert!(browser.cookies.is_empty(), "{:?}", browser.cookies);
-    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let metrics = server.connect_to_admin().send(get).receive().body;
+    let metrics = server.admin_page("/metrics").body;
     for (outcome, count) in [
         ("connected", 1),
         ("denied", 1),

@@ -1,8 +1,10 @@
 //! Resources and templates of resources, over real sockets and through the harness. Tests are named after the rule
 //! that they hold the server to.
 
+mod caching;
+mod lists;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore::catalog::CatalogError;
@@ -114,128 +116,6 @@ fn stateless_read(server: &Running, uri: &str) -> Value {
     Stateless::new("resources/read", json!({ "uri": uri }))
         .send(server)
         .json()
-}
-
-// === Lists ===
-
-#[test]
-fn res_01_resources_are_announced_where_there_are_any() {
-    let (with, without) = (served(), without_resources());
-    let discovered = |server: &Running| {
-        Stateless::new("server/discover", json!({}))
-            .send(server)
-            .result()["capabilities"]
-            .clone()
-    };
-    let declared = json!({"subscribe": true, "listChanged": true});
-    assert_eq!(discovered(&with)["resources"], declared);
-    assert!(discovered(&without).get("resources").is_none());
-    for revision in WITH_SESSIONS {
-        let session = with.session(revision);
-        let capabilities = &session.initialized["capabilities"];
-        assert_eq!(capabilities["resources"], declared, "{revision}");
-        assert!(capabilities.get("prompts").is_none(), "{revision}");
-        assert!(capabilities.get("completions").is_none(), "{revision}");
-        let session = without.session(revision);
-        let capabilities = &session.initialized["capabilities"];
-        assert!(capabilities.get("resources").is_none(), "{revision}");
-    }
-}
-
-#[test]
-fn disc_02_methods_of_what_is_not_there_are_not_found() {
-    let server = without_resources();
-    let methods = [
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-    ];
-    for method in methods {
-        let params = json!({"uri": "test://text"});
-        let response = Stateless::new(method, params.clone()).send(&server);
-        response.error(404, -32601, "1");
-        for revision in WITH_SESSIONS {
-            let response = server.session(revision).request(method, &params);
-            response.error(200, -32601, "1");
-        }
-    }
-}
-
-#[test]
-fn fixed_resources_and_templates_are_listed_apart() {
-    let server = served();
-    let resources = Stateless::new("resources/list", json!({}))
-        .send(&server)
-        .result();
-    assert_eq!(
-        resources["resources"][0],
-        json!({
-            "uri": "test://text", "name": "a resource", "title": "Text", "description": "Some text.",
-            "mimeType": "text/plain", "size": 5,
-            "annotations": {
-                "audience": ["user"], "priority": 0.5, "lastModified": "2026-01-01T00:00:00Z"
-            },
-            "icons": [{"src": "https://example.com/icon.png"}],
-            "_meta": {"com.example/kind": "text"},
-        })
-    );
-    assert_eq!(resources["resources"].as_array().map(Vec::len), Some(10));
-    assert_eq!(resources["resultType"], "complete");
-    assert_eq!(
-        (&resources["ttlMs"], &resources["cacheScope"]),
-        (&json!(300_000), &json!("public"))
-    );
-    let templates = Stateless::new("resources/templates/list", json!({}))
-        .send(&server)
-        .result();
-    assert_eq!(
-        templates["resourceTemplates"],
-        json!([
-            {"uriTemplate": "test://square/{number}", "name": "a resource", "mimeType": "text/plain"},
-            {"uriTemplate": "git://repo/{branch}/{+path}{?line}", "name": "a resource"},
-        ])
-    );
-    assert_eq!(templates["cacheScope"], "public");
-}
-
-#[test]
-fn tool_10_older_revisions_are_shown_what_they_know() {
-    let server = served();
-    for revision in WITH_SESSIONS {
-        let list = server
-            .session(revision)
-            .request("resources/list", &json!({}))
-            .result();
-        let text = &list["resources"][0];
-        let has_titles = "2025-06-18" <= revision;
-        assert_eq!(text.get("title").is_some(), has_titles, "{revision}");
-        assert_eq!(text.get("_meta").is_some(), has_titles, "{revision}");
-        assert_eq!(
-            text["annotations"].get("lastModified").is_some(),
-            has_titles,
-            "{revision}"
-        );
-        assert_eq!(
-            text.get("icons").is_some(),
-            "2025-11-25" <= revision,
-            "{revision}"
-        );
-        assert!(list.get("ttlMs").is_none() && list.get("resultType").is_none());
-    }
-}
-
-#[test]
-fn pag_02_every_list_has_pages_and_no_cursor_fits_another() {
-    let server = Serve::new().page_size(4).app(resources).start();
-    let page = |method: &str, params: Value| Stateless::new(method, params).send(&server);
-    let first = page("resources/list", json!({})).result();
-    let cursor = first["nextCursor"].as_str().expect("a cursor").to_owned();
-    let second = page("resources/list", json!({"cursor": cursor})).result();
-    assert_eq!(second["resources"][0]["uri"], "test://nothing");
-    for method in ["resources/templates/list", "tools/list"] {
-        page(method, json!({"cursor": cursor})).error(200, -32602, "1");
-    }
-    page("resources/list", json!({"cursor": ""})).error(200, -32602, "1");
 }
 
 // === Reading ===
@@ -564,106 +444,6 @@ async fn a_fixed_resource_comes_before_templates_and_these_in_order() {
     for (uri, text) in [("t://a/fixed", "fixed"), ("t://a/b", "first")] {
         let read = harness.read(uri).await.expect("contents");
         assert_eq!(read["contents"][0]["text"], text);
-    }
-}
-
-// === Keeping ===
-
-/// A resource that says how often it was read.
-fn counting(definition: ResourceDefinition) -> impl longshore::IntoResource {
-    let count = AtomicUsize::new(0);
-    resource_fn(definition, move |_| {
-        let count = count.fetch_add(1, Ordering::Relaxed) + 1;
-        async move { Ok(count.to_string()) }
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn cache_01_what_was_read_stays_good_for_its_time_to_live() {
-    let harness = App::new()
-        .resource(counting(
-            definition("test://kept").ttl(Duration::from_secs(60)),
-        ))
-        .resource(counting(definition("test://anew")))
-        .checked_harness()
-        .expect("valid");
-    let read = async |uri: &str| {
-        let read = harness.read(uri).await.expect("contents");
-        let text = read["contents"][0]["text"]
-            .as_str()
-            .expect("text")
-            .to_owned();
-        (text, read["ttlMs"].as_u64().expect("a time"))
-    };
-    assert_eq!(read("test://kept").await, ("1".to_owned(), 60_000));
-    tokio::time::advance(Duration::from_secs(20)).await;
-    assert_eq!(read("test://kept").await, ("1".to_owned(), 40_000));
-    tokio::time::advance(Duration::from_secs(40)).await;
-    assert_eq!(read("test://kept").await, ("2".to_owned(), 60_000));
-    for count in ["1", "2"] {
-        assert_eq!(read("test://anew").await, (count.to_owned(), 0));
-    }
-}
-
-#[tokio::test]
-async fn what_was_announced_as_changed_is_read_again_at_once() {
-    let app = App::new();
-    let announcer = app.announcer();
-    let harness = app
-        .resource(counting(
-            definition("test://kept").ttl(Duration::from_secs(60)),
-        ))
-        .checked_harness()
-        .expect("valid");
-    for count in ["1", "2", "3"] {
-        for _ in 0..2 {
-            let read = harness.read("test://kept").await.expect("contents");
-            assert_eq!(read["contents"][0]["text"], count);
-        }
-        announcer.resource_changed("test://kept");
-    }
-}
-
-#[test]
-fn cache_04_only_public_contents_are_kept_for_callers_nobody_knows() {
-    let minute = |uri: &str| definition(uri).ttl(Duration::from_secs(60));
-    let server = Serve::new()
-        .app(|app| {
-            app.resource(counting(minute("test://own")))
-                .resource(counting(
-                    minute("test://all").cache_scope(CacheScope::Public),
-                ))
-        })
-        .start();
-    for (uri, texts) in [("test://own", ["1", "2"]), ("test://all", ["1", "1"])] {
-        for text in texts {
-            let read = stateless_read(&server, uri);
-            assert_eq!(read["result"]["contents"][0]["text"], text, "{uri}");
-        }
-    }
-    // The subscription holds in all protocol versions.
-    let params = json!({"uri": "test://all"});
-    let read = server
-        .session("2024-11-05")
-        .request("resources/read", &params);
-    assert_eq!(read.result()["contents"][0]["text"], "1");
-}
-
-#[test]
-fn cache_04_what_not_everybody_may_read_is_public_to_no_cache_outside() {
-    let minute = definition("test://all").ttl(Duration::from_secs(60));
-    let app = |app: App| app.resource(counting(minute.cache_scope(CacheScope::Public)));
-    let server = Serve::new()
-        .app(app)
-        .configured(crate::auth::with_keys)
-        .start();
-    for key in [crate::auth::CI, crate::auth::BOB] {
-        let read = Stateless::new("resources/read", json!({"uri": "test://all"}))
-            .and("authorization", &crate::auth::bearer(key))
-            .send(&server)
-            .result();
-        assert_eq!(read["contents"][0]["text"], "1", "it is shared here");
-        assert_eq!(read["cacheScope"], "private");
     }
 }
 

@@ -20,8 +20,7 @@ fn names(server: &Running) -> Vec<String> {
 }
 
 fn health(server: &Running) -> Value {
-    let text = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    server.connect().send(text).receive().json()
+    server.page("/health").json()
 }
 
 #[test]

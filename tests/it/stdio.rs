@@ -122,6 +122,17 @@ fn a_request_that_cannot_be_read_gets_its_error_under_its_id() {
 }
 
 #[test]
+fn std_07_a_client_over_standard_input_shows_no_credential() {
+    let keys = "ci=a-key-that-is-long-enough-to-be-one";
+    let mut program = Program::start(&[], &[("LONGSHORE_AUTH__API_KEYS", keys)]);
+    program.initialize("2025-11-25");
+    let call = json!({"name": "echo", "arguments": {"message": "hi"}});
+    let answer = program.ask(&request("tools/call", &call));
+    assert_eq!(answer["result"]["content"][0]["text"], "hi");
+    program.assert_ends_well();
+}
+
+#[test]
 fn a_malformed_response_fails_its_request_and_gets_no_reply() {
     let mut program = Program::start(&["--toolset", "everything"], &[]);
     let params = json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}});
@@ -335,7 +346,7 @@ fn a_program_whose_responses_reach_nobody_ends() {
     drop(gone);
     program.send(PING);
     // Its input stays open.
-    assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(program.child.exit_code(), Some(0));
 }
 
 /// An output that has ended.
@@ -361,13 +372,9 @@ fn a_signal_to_stop_ends_a_program_whose_client_does_not_read() {
             input
         });
         let unread = || rustix::io::ioctl_fionread(program.output.get_ref());
-        while unread().expect("a pipe") < 32 * 1024 {
-            std::thread::yield_now();
-        }
-        let id = program.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(told.expect("kill runs").success());
-        assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+        crate::support::becomes(|| unread().expect("a pipe") >= 32 * 1024);
+        program.child.signal("TERM");
+        assert_eq!(program.child.exit_code(), Some(0));
         drop(writer.join().expect("no panic"));
     }
 }
@@ -472,9 +479,7 @@ fn a_signal_to_stop_lets_calls_finish() {
     // The first message shows that the call has begun.
     let progress = program.receive();
     assert_eq!(progress["method"], "notifications/progress", "{progress}");
-    let id = program.child.id().to_string();
-    let told = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(told.expect("kill runs").success());
+    program.child.signal("TERM");
     let answer = loop {
         let message = program.receive();
         if message["id"] == 1 {
@@ -482,8 +487,7 @@ fn a_signal_to_stop_lets_calls_finish() {
         }
     };
     assert_eq!(answer["result"]["isError"], false, "{answer}");
-    let status = program.child.wait().expect("it ends");
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(program.child.exit_code(), Some(0));
 }
 
 #[cfg(unix)]
@@ -491,10 +495,8 @@ fn a_signal_to_stop_lets_calls_finish() {
 fn a_signal_to_stop_ends_a_program_that_nobody_has_said_anything_to() {
     let mut program = Program::demo();
     program.ask(PING);
-    let id = program.child.id().to_string();
-    let told = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(told.expect("kill runs").success());
-    assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
+    program.child.signal("TERM");
+    assert_eq!(program.child.exit_code(), Some(0));
 }
 
 /// Whole conversations as they went over the wire: `>` is what a client wrote, `<` what came back, byte for byte.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{KillOnDrop, Stateless, assert_contains};
+use crate::support::{KillOnDrop, Stateless, assert_contains, becomes};
 
 fn program(arguments: &[&str], socket: &Path, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
@@ -62,17 +62,8 @@ impl Served {
     }
 
     fn stop(&mut self) -> Option<i32> {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", "TERM", &id]).status();
-        assert!(sent.is_ok_and(|status| status.success()));
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(20) {
-            if let Some(status) = self.child.try_wait().expect("a status") {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        None
+        self.child.signal("TERM");
+        self.child.exit_code()
     }
 }
 
@@ -161,7 +152,7 @@ fn a_signal_before_anything_is_served_ends_it_well() {
     let started = folder.path().join("started");
     let script = folder.path().join("upstream.sh");
     // It never responds, so that the server never starts to serve.
-    let text = format!("#!/bin/sh\ntouch {}\nexec sleep 60\n", started.display());
+    let text = format!("#!/bin/sh\ntouch {}\nexec sleep 600\n", started.display());
     std::fs::write(&script, text).expect("written");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its mode");
     let socket = folder.path().join("longshore.sock");
@@ -170,6 +161,7 @@ fn a_signal_before_anything_is_served_ends_it_well() {
             "LONGSHORE_UPSTREAMS__SLOW__COMMAND",
             script.to_str().expect("UTF-8"),
         ),
+        ("LONGSHORE_UPSTREAMS_WAIT_SECONDS", "60"),
         ("PATH", "/usr/bin:/bin"),
     ];
     let child = program(&["run"], &socket, &variables)
@@ -179,19 +171,13 @@ fn a_signal_before_anything_is_served_ends_it_well() {
         child: KillOnDrop(child),
         socket: socket.clone(),
     };
-    let begun = Instant::now();
-    while !started.exists() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "it does not start"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    becomes(|| started.exists());
     assert!(!server.socket.exists());
     let told = Instant::now();
     assert_eq!(server.stop(), Some(0));
+    // The start would wait for the upstream server for 60 s.
     assert!(
-        told.elapsed() < Duration::from_secs(5),
+        told.elapsed() < Duration::from_secs(30),
         "{:?}",
         told.elapsed()
     );

@@ -258,11 +258,7 @@ fn a_session_that_ends_ends_its_questions() {
     let server = serve();
     let session = server.session_of("2025-11-25", &able());
     let (mut connection, _) = asked(&server, &session, "named");
-    let end = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(server.connect().send(end).receive_head().status, 204);
+    session.end();
     assert_eq!(
         connection.event(),
         None,

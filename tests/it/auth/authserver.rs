@@ -63,8 +63,7 @@ fn auth_an_unauthenticated_client_finds_the_authorization_server_and_registers()
     // Each step is counted by its outcome.
     send(&server, "GET /authorize?client_id=unknown", "");
     send(&server, "POST /token", "grant_type=password");
-    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let metrics = server.connect_to_admin().send(get).receive().body;
+    let metrics = server.admin_page("/metrics").body;
     for (step, outcome) in [
         ("register", "ok"),
         ("authorize", "invalid_client"),

@@ -66,6 +66,7 @@ fn auth_07_the_credential_is_looked_at_before_the_body_is() {
 
 #[test]
 fn auth_07_every_path_that_is_not_open_asks_for_a_credential() {
+    // HTTP-03
     let server = locked();
     for route in longshore::transport::http::routes() {
         for method in route.methods.split(", ").filter(|m| *m != "HEAD") {
@@ -81,10 +82,7 @@ fn auth_07_every_path_that_is_not_open_asks_for_a_credential() {
 #[test]
 fn probes_and_documents_for_clients_without_a_credential_need_none() {
     let server = locked();
-    let get = |path: &str| {
-        let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        server.connect().send(text).receive().status
-    };
+    let get = |path: &str| server.page(path).status;
     assert_eq!(get("/health"), 200);
     assert_eq!(get("/.well-known/oauth-authorization-server"), 404);
 }

@@ -9,7 +9,7 @@ use longshore::client::Credentials;
 use longshore::net::OutgoingRequest;
 
 use super::*;
-use crate::support::incoming;
+use crate::support::{becomes, incoming};
 
 /// Starts a server of HTTP+SSE. Returns its URL, and a receiver of its `ping` requests. `answers_pings` decides whether
 /// it responds to them.
@@ -106,7 +106,7 @@ async fn connect_with(
 ) -> Client {
     let deadlines = Deadlines {
         total: None,
-        idle: Duration::from_millis(500),
+        idle: Duration::from_secs(2),
         ..Deadlines::default()
     };
     let target = Target::Url {
@@ -140,7 +140,7 @@ async fn a_stream_is_given_up_if_a_ping_is_not_answered() {
     let (url, pinged) = start(false);
     let client = connect(&url).await;
     pinged.recv().expect("a ping");
-    crate::lasting::becomes(|| client.is_closed());
+    becomes(|| client.is_closed());
 }
 
 /// A sensitive header.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use longshore::state::Memory;
 use serde_json::json;
 
-use super::{Announcing, announcing, becomes, begin_call};
-use crate::support::{End, Session};
+use super::{Announcing, announcing, begin_call};
+use crate::support::{End, Session, becomes};
 
 fn serve(memory_bytes: usize) -> (Arc<Memory>, Announcing) {
     let state = Arc::new(Memory::new(memory_bytes));
@@ -20,14 +20,6 @@ fn entries(state: &Memory, kind: &str) -> usize {
     let usage = state.usage();
     let found = usage.iter().find(|usage| usage.kind == kind);
     found.map_or(0, |usage| usage.entries)
-}
-
-fn delete(session: &Session<'_>, it: &Announcing) {
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(it.server.connect().send(text).receive().status, 204);
 }
 
 fn subscribe(session: &Session<'_>, uri: &str) {
@@ -54,7 +46,7 @@ fn lh_09_what_was_kept_for_a_session_goes_with_it() {
         running.any_event().expect("an event");
     }
     assert_eq!(entries(&state, "stream"), 3);
-    delete(&ended, &it);
+    ended.end();
     becomes(|| entries(&state, "subscription") == 1 && entries(&state, "stream") == 1);
     assert_eq!(running.any_event(), None);
     let ends = [(); 3].map(|()| it.gate.end());
@@ -86,7 +78,7 @@ fn sessions_that_come_and_go_do_not_fill_the_state() {
             subscribe(&session, uri);
         }
         if n % 2 == 0 {
-            delete(&session, &it);
+            session.end();
         }
         assert!(state.bytes() <= BYTES, "{}", state.bytes());
     }

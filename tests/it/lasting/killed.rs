@@ -1,68 +1,36 @@
 //! Two programs that share a state on Redis, of which one is killed.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpStream};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Connection, KillOnDrop, RedisServer, Stateless, longshore, request};
+use crate::support::{RedisServer, Served, Stateless, longshore, request};
 
 /// Timeout of a call or task whose replica must respond.
 const CALL: Duration = Duration::from_secs(60);
 const TASK: Duration = Duration::from_secs(90);
 
-struct Replica {
-    child: KillOnDrop,
-    address: SocketAddr,
-}
-
-impl Replica {
-    fn start(redis: &RedisServer) -> Self {
-        let arguments = [
-            "run",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--toolset",
-            "everything",
-        ];
-        let url = redis.url();
-        let variables = [
-            ("LONGSHORE_STATE__URL", &*url),
-            ("LONGSHORE_STATE__TIMEOUT_MS", "2000"),
-            (
-                "LONGSHORE_SEAL__KEYS",
-                r#"["a key that both of these servers have"]"#,
-            ),
-            ("LONGSHORE_LOG__FORMAT", "text"),
-        ];
-        let mut child = longshore(&arguments, &variables)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
-        let address = loop {
-            let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).expect("text"), 0, "it ended");
-            if let Some((_, rest)) = line.split_once("http://") {
-                let address = rest.split("/mcp").next().unwrap_or_default();
-                break address.parse().expect("an address");
-            }
-        };
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Self {
-            child: KillOnDrop(child),
-            address,
-        }
-    }
-
-    fn connect(&self) -> Connection {
-        Connection::new(TcpStream::connect(self.address).expect("it listens"))
-    }
+fn replica(redis: &RedisServer) -> Served {
+    let arguments = [
+        "run",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--toolset",
+        "everything",
+    ];
+    let url = redis.url();
+    let variables = [
+        ("LONGSHORE_STATE__URL", &*url),
+        ("LONGSHORE_STATE__TIMEOUT_MS", "2000"),
+        (
+            "LONGSHORE_SEAL__KEYS",
+            r#"["a key that both of these servers have"]"#,
+        ),
+        ("LONGSHORE_LOG__FORMAT", "text"),
+    ];
+    Served::start(longshore(&arguments, &variables))
 }
 
 fn able(request: Stateless) -> Stateless {
@@ -75,8 +43,8 @@ fn what_a_replica_was_doing_that_was_killed_is_over_for_those_who_wait_elsewhere
     let Some(redis) = RedisServer::start() else {
         return;
     };
-    let mut killed = Replica::start(&redis);
-    let other = Replica::start(&redis);
+    let mut killed = replica(&redis);
+    let other = replica(&redis);
     // A task runs on one replica, and a client listens on another.
     let begin = able(Stateless::call("slow_compute", json!({"seconds": 60})));
     let task = begin.send_on(&mut killed.connect()).result();
@@ -119,7 +87,7 @@ fn what_a_replica_was_doing_that_was_killed_is_over_for_those_who_wait_elsewhere
     };
     assert_eq!(question["method"], "elicitation/create");
 
-    killed.child.kill().expect("killed");
+    killed.process.kill().expect("killed");
     let since = Instant::now();
     // Another replica accepts the answer before it knows of the failure.
     let content = json!({"username": "ada", "email": "ada@example.com"});

@@ -4,7 +4,7 @@ use longshore::net::TrustedProxies;
 use serde_json::{Value, json};
 
 use super::{announcing, changed, updated};
-use crate::support::{Connection, Response, Running, Serve, request};
+use crate::support::{Connection, Response, Running, Serve, becomes, request};
 
 /// A client of that transport.
 struct Old<'s> {
@@ -145,7 +145,7 @@ fn sse24_04_what_is_no_message_or_has_no_session_is_refused_at_once() {
     let path = old.path.clone();
     drop(old);
     // The session ends with its stream.
-    super::becomes(|| post(&it.server, &path, &ping).status == 404);
+    becomes(|| post(&it.server, &path, &ping).status == 404);
 }
 
 fn replicas(share: bool) -> [super::Announcing; 2] {

@@ -98,15 +98,6 @@ pub(crate) fn begin_call(server: &Running, session: &Session<'_>) -> Connection 
     connection
 }
 
-/// Waits until something is so.
-pub(crate) fn becomes(mut is_so: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed().as_secs() < 60, "it never became so");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-}
-
 fn notification(method: &str, params: &Value) -> String {
     request(method, params).replace("\"id\":1,", "")
 }

@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use super::held::Held;
 use super::resume::Away;
 use super::{
-    Announcing, announcing, becomes, begin_call, changed, id_of, notification, open, resume,
-    updated,
+    Announcing, announcing, begin_call, changed, id_of, notification, open, resume, updated,
 };
-use crate::support::{End, Fronted, Running, Session, Stateless};
+use crate::support::{End, Fronted, Running, Session, Stateless, becomes};
 
 fn pair() -> (Announcing, Announcing) {
     let state: Arc<dyn State> = Arc::new(Memory::default());
@@ -57,11 +56,7 @@ fn list_03_the_first_thing_that_is_ever_announced_is_heard_elsewhere() {
     listening.event().expect("an acknowledgement");
     // The other replica receives bus messages: it knows a session that ended here.
     let session = one.server.session("2025-11-25");
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    session.end();
     let there = at(&other.server, &session);
     becomes(|| there.request("ping", &json!({})).status == 404);
     one.announcer.resource_changed("test://watched");
@@ -181,11 +176,7 @@ fn lh_08_a_session_that_was_ended_at_one_is_ended_at_the_other() {
     let there = at(&other.server, &session);
     let mut standing = open(&other.server, &there);
     standing.any_event().expect("its beginning");
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    session.end();
     assert_eq!(standing.any_event(), None, "its streams end");
     there.request("ping", &json!({})).error(404, 404, "");
     // A replica that starts later knows too.
@@ -203,11 +194,7 @@ fn a_replica_that_starts_later_knows_what_was_ended_before() {
         one.server.session("2025-11-25"),
         one.server.session("2025-11-25"),
     );
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        ended.id
-    );
-    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    ended.end();
     let second = replica();
     becomes(|| {
         at(&second.server, &ended)
@@ -250,11 +237,7 @@ fn what_a_key_that_is_gone_had_sealed_keeps_nobody_from_what_comes_after_it() {
     standing.any_event().expect("its beginning");
     one.announcer.tools_changed();
     assert_eq!(standing.event(), Some(changed("tools")));
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    session.end();
     becomes(|| there.request("ping", &json!({})).status == 404);
 }
 
@@ -323,11 +306,7 @@ fn a_session_that_ends_during_an_outage_ends_elsewhere_although_its_server_stops
     let there = at(&other.server, &session);
     there.request("ping", &json!({})).result();
     is_away.store(true, Ordering::SeqCst);
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    session.end();
     becomes(|| failed.load(Ordering::SeqCst));
     let stops = std::thread::spawn(move || drop(one));
     is_away.store(false, Ordering::SeqCst);

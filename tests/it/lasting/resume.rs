@@ -9,8 +9,8 @@ use longshore::{App, CallContext, ToolError, tool};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{announcing, becomes, begin_call, changed, id_of, notification, open, resume};
-use crate::support::{AskedState, End, Fronted, Serve, StandIn};
+use super::{announcing, begin_call, changed, id_of, notification, open, resume};
+use crate::support::{AskedState, End, Fronted, Serve, StandIn, becomes};
 
 /// Closes the stream, so that the client has to resume.
 #[tool]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{announcing, changed, id_of, open, resume, updated};
-use crate::support::{Connection, Serve, assert_contains};
+use crate::support::{Connection, Serve, assert_contains, becomes};
 
 #[test]
 fn lh_14_lh_16_a_stream_begins_with_an_id_for_clients_that_know_of_that() {
@@ -117,7 +117,7 @@ fn lh_05_what_there_is_to_say_goes_to_the_newest_stream_only() {
     drop(newer);
     // The server hears of that soon.
     let heard = std::thread::spawn(move || older.event());
-    super::becomes(|| {
+    becomes(|| {
         it.announcer.prompts_changed();
         heard.is_finished()
     });
@@ -146,7 +146,7 @@ fn there_are_so_many_streams_and_no_more_whoever_has_them() {
     let body = refused().expect("a refusal");
     assert_contains(&body, &["\"setting\":\"server.streams.total\""]);
     drop(one);
-    super::becomes(|| refused().is_none());
+    becomes(|| refused().is_none());
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_caller_with_a_name_has_so_many_streams_over_all_its_sessions() {
     let (status, one) = listen(CI);
     assert_eq!((status, listen(CI).0, listen(BOB).0), (200, 429, 200));
     drop(one);
-    super::becomes(|| listen(CI).0 == 200);
+    becomes(|| listen(CI).0 == 200);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_session_has_so_many_streams_and_no_more() {
     assert_eq!(body["error"]["code"], 429);
     let _theirs = open(&server, &other);
     drop(one);
-    super::becomes(|| refused().is_none());
+    becomes(|| refused().is_none());
 }
 
 #[test]
@@ -315,11 +315,7 @@ fn lh_09_a_session_that_ends_takes_its_streams_along() {
     let session = it.server.session("2025-11-25");
     let mut connection = open(&it.server, &session);
     connection.any_event().expect("an event");
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(it.server.connect().send(text).receive().status, 204);
+    session.end();
     assert_eq!(connection.any_event(), None);
     let mut connection = it.server.connect();
     refused(&mut connection, &session.headers()).error(404, 404, "");
@@ -395,7 +391,7 @@ fn one_address_without_a_name_has_so_many_streams() {
     let setting = &refused.json()["error"]["data"]["setting"];
     assert_eq!(setting, "server.streams.per_address");
     drop(one);
-    super::becomes(|| {
+    becomes(|| {
         let mut again = server.connect();
         again.send(listen.text());
         again.receive_head().status == 200

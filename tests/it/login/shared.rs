@@ -5,14 +5,13 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use longshore::source::TokenStore;
 use serde_json::{Value, json};
 
 use super::World;
 use crate::support::{
-    KillOnDrop, RedisServer, Running, Serve, Stateless, assert_contains, free_port,
+    KillOnDrop, RedisServer, Running, Serve, Stateless, assert_contains, free_port, until,
 };
 
 const KEY: &str = "a key that all of these replicas have and nobody else";
@@ -66,20 +65,6 @@ impl Program {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         answer
-    }
-}
-
-fn until<T>(found: impl Fn() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "it never happens"
-        );
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

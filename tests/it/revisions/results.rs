@@ -106,6 +106,7 @@ const TAIL: &str = r#","resultType":"complete","_meta":{"io.modelcontextprotocol
 
 #[test]
 fn tool_10_structured_objects_are_shown_from_2025_06_18_on() {
+    // TOOL-07: as text too.
     let results = results(&server().start(), "weather", &json!({"place": "x"}));
     let text = r#"{"content":[{"type":"text","text":"{\"degrees\":21.5}"}]"#;
     let structured = format!(r#"{text},"structuredContent":{{"degrees":21.5}},"isError":false"#);

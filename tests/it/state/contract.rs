@@ -1,11 +1,12 @@
 //! The contract of the trait, for whichever store.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use longshore::state::{Retention, State, StateError, SubscriptionEvent};
+
+use crate::support::becomes_so;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Long enough not to end between two lines of a test, short enough to be waited for.
@@ -26,17 +27,6 @@ pub(super) async fn holds(fresh: impl Fn() -> Arc<dyn State>) {
     logs_end(&*fresh()).await;
     kinds_are_told_apart(&*fresh()).await;
     channels(&*fresh()).await;
-}
-
-/// Waits until something is so; with a paused clock this takes no time.
-async fn becomes<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
-    for _ in 0..2_000 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it never became so");
 }
 
 async fn values(state: &dyn State) {
@@ -63,7 +53,7 @@ async fn values_end(state: &dyn State) {
     state.put("long", of("v"), SHORT).await.expect("a store");
     // The last life counts.
     state.put("long", of("v"), MINUTE).await.expect("a store");
-    becomes(|| async { state.get("k").await.expect("a store").is_none() }).await;
+    becomes_so(|| async { state.get("k").await.expect("a store").is_none() }).await;
     assert_eq!(state.get("long").await.expect("a store"), Some(of("v")));
     assert!(
         state
@@ -95,7 +85,7 @@ async fn counters(state: &dyn State) {
     }
     assert_eq!(state.count("s", 5, SHORT).await.expect("a store"), 5);
     // Counting does not prolong its life.
-    becomes(|| async { state.count("s", 0, SHORT).await.expect("a store") == 0 }).await;
+    becomes_so(|| async { state.count("s", 0, SHORT).await.expect("a store") == 0 }).await;
 }
 
 fn keep(entries: usize, bytes: usize) -> Retention {
@@ -189,7 +179,7 @@ async fn logs_end(state: &dyn State) {
         ..keep(10, 1000)
     };
     let last = state.append("l", of("a"), short).await.expect("a store");
-    becomes(|| async {
+    becomes_so(|| async {
         state
             .read_after("l", 0, 1)
             .await
@@ -198,15 +188,23 @@ async fn logs_end(state: &dyn State) {
     })
     .await;
     // A new log does not repeat the numbers of the old one.
-    let next = state.append("l", of("b"), short).await.expect("a store");
+    let long = keep(10, 1000);
+    let next = state.append("l", of("b"), long).await.expect("a store");
     assert!(last + 1 < next, "{last} {next}");
     let page = state.read_after("l", last, 10).await.expect("a store");
     assert!(!page.expect("a log").continues(last));
-    // Each entry prolongs the life of the whole.
-    let long = state.append("l", of("c"), keep(10, 1000)).await;
-    assert!(next < long.expect("a store"));
     assert!(state.remove("l").await.expect("a store"));
     assert_eq!(state.read_after("l", 0, 1).await.expect("a store"), None);
+    // Each entry prolongs the life of the whole.
+    state.append("p", of("a"), short).await.expect("a store");
+    state.append("p", of("b"), long).await.expect("a store");
+    state.put("after", of("v"), SHORT).await.expect("a store");
+    becomes_so(|| async { state.get("after").await.expect("a store").is_none() }).await;
+    let page = state.read_after("p", 0, 10).await.expect("a store");
+    assert_eq!(
+        page.expect("a log").entries.last().map(|(_, entry)| entry),
+        Some(&of("b"))
+    );
 }
 
 async fn kinds_are_told_apart(state: &dyn State) {

@@ -10,8 +10,8 @@ use longshore::state::{Redis, Retention, State, StateConfig, StateError, Subscri
 use serde_json::json;
 
 use super::contract;
-use crate::lasting::{announcing, becomes, begin_call, changed, id_of, open, resume};
-use crate::support::{RedisServer, Serve, Session};
+use crate::lasting::{announcing, begin_call, changed, id_of, open, resume};
+use crate::support::{RedisServer, Serve, Session, becomes, becomes_so};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const KEEP: Retention = Retention {
@@ -43,17 +43,6 @@ async fn works(state: &Redis) -> bool {
         .put("k", Bytes::from_static(b"v"), MINUTE)
         .await
         .is_ok()
-}
-
-async fn becomes_so<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
-    let begun = Instant::now();
-    while !is_so().await {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "it never became so"
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 #[tokio::test]
@@ -252,11 +241,7 @@ fn replicas_hear_of_one_another_through_redis() {
     heard.join().expect("no panic");
 
     // The session itself ends everywhere.
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(one.server.connect().send(text).receive().status, 204);
+    session.end();
     becomes(|| there.request("ping", &json!({})).status == 404);
 }
 
@@ -276,11 +261,7 @@ fn a_session_that_ends_while_redis_is_gone_ends_everywhere_once_it_is_back() {
     }
     redis.stop();
     for session in &ended {
-        let text = format!(
-            "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-            session.id
-        );
-        assert_eq!(one.server.connect().send(text).receive().status, 204);
+        session.end();
         assert_eq!(session.request("ping", &json!({})).status, 404);
     }
     redis.start_again();
@@ -300,11 +281,7 @@ fn what_is_said_after_redis_was_set_back_is_heard_everywhere() {
         for session in &sessions {
             let there = session.at(&other.server);
             there.request("ping", &json!({})).result();
-            let text = format!(
-                "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-                session.id
-            );
-            assert_eq!(one.server.connect().send(text).receive().status, 204);
+            session.end();
             becomes(|| there.request("ping", &json!({})).status == 404);
         }
     };
@@ -400,11 +377,7 @@ fn keys_that_somebody_else_has_written_break_nothing() {
     let mut standing = open(&it.server, &session);
     it.announcer.tools_changed();
     assert_eq!(standing.event(), Some(changed("tools")));
-    let text = format!(
-        "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
-        session.id
-    );
-    assert_eq!(it.server.connect().send(text).receive().status, 204);
+    session.end();
     session.request("ping", &json!({})).error(404, 404, "");
 }
 

@@ -9,8 +9,8 @@ use longshore::state::{Redis, State, StateConfig, SubscriptionEvent};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::lasting::{announcing, becomes, open};
-use crate::support::RedisServer;
+use crate::lasting::{announcing, open};
+use crate::support::{RedisServer, becomes, becomes_so};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -21,14 +21,6 @@ fn state(url: &str, timeout_ms: u64) -> Redis {
         ..StateConfig::default()
     };
     Redis::new(&config).expect("an address")
-}
-
-async fn comes_true<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
-    let begun = Instant::now();
-    while !is_so().await {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it never is");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// A port whose connections can go silent, as if the host behind them were gone.
@@ -90,10 +82,10 @@ async fn a_connection_that_went_silent_is_replaced() {
     let relay = Relay::before(&server).await;
     let state = state(&format!("redis://127.0.0.1:{}", relay.port), 200);
     let works = || async { state.put("k", Bytes::new(), MINUTE).await.is_ok() };
-    comes_true(works).await;
+    becomes_so(works).await;
     relay.silence();
     assert!(!works().await);
-    comes_true(works).await;
+    becomes_so(works).await;
 }
 
 #[tokio::test]
@@ -108,7 +100,7 @@ async fn credentials_that_become_valid_are_tried_again() {
     let works = || async { state.put("k", Bytes::new(), MINUTE).await.is_ok() };
     assert!(!works().await);
     user(">secret");
-    comes_true(works).await;
+    becomes_so(works).await;
 }
 
 #[tokio::test]
@@ -136,7 +128,7 @@ async fn a_subscription_that_takes_long_to_connect_is_there_at_a_later_attempt()
         tokio::time::sleep(within).await;
     };
     let said = Bytes::from_static(b"heard");
-    comes_true(|| async { state.publish("c", said.clone()).await.is_ok() }).await;
+    becomes_so(|| async { state.publish("c", said.clone()).await.is_ok() }).await;
     assert_eq!(listener.next().await, SubscriptionEvent::Message(said));
 }
 
@@ -162,14 +154,14 @@ async fn subscriptions_share_a_connection_and_end_one_by_one() {
     assert_eq!(rest[3].next().await, heard);
     drop(rest.split_off(5));
     let channels = || server.count_of(&["PUBSUB", "CHANNELS"]);
-    comes_true(|| async { channels() == Some(5) }).await;
+    becomes_so(|| async { channels() == Some(5) }).await;
     // All are restored together.
     server.stop();
     server.start_again();
     for listener in &mut rest {
         assert_eq!(listener.next().await, SubscriptionEvent::Missed);
     }
-    comes_true(|| async { state.publish("c3", said.clone()).await.is_ok() }).await;
+    becomes_so(|| async { state.publish("c3", said.clone()).await.is_ok() }).await;
     assert_eq!(rest[3].next().await, heard);
 }
 

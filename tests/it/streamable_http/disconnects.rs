@@ -8,7 +8,7 @@ use longshore::{Definition, tool, tool_fn};
 use serde_json::{Map, Value, json};
 use socket2::SockRef;
 
-use crate::support::{End, Gate, Serve, Stateless};
+use crate::support::{End, Gate, Serve, Stateless, becomes};
 
 /// Returns the message it was given.
 #[tool]
@@ -189,9 +189,7 @@ fn a_server_that_stops_lets_running_calls_finish_and_takes_no_others() {
         server.begin_to_stop();
         idle.assert_closed();
         silent.assert_closed();
-        while TcpStream::connect(server.address()).is_ok() {
-            std::thread::yield_now();
-        }
+        becomes(|| TcpStream::connect(server.address()).is_err());
         gate.assert_running();
         gate.open();
         let answer = connection.receive();
@@ -213,9 +211,7 @@ fn a_server_that_stops_waits_for_calls_whose_clients_are_gone() {
     gate.begun();
     drop(connection);
     server.begin_to_stop();
-    while TcpStream::connect(server.address()).is_ok() {
-        std::thread::yield_now();
-    }
+    becomes(|| TcpStream::connect(server.address()).is_err());
     gate.open();
     drop(server);
     assert_eq!(gate.end(), End::Done);

@@ -12,7 +12,7 @@ use longshore::tool;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::support::{Conversation, End, Gate, Running, Serve, Stateless, request};
+use crate::support::{Conversation, End, Gate, Running, Serve, Stateless, becomes, request};
 
 /// Returns the message it was given.
 #[tool]
@@ -315,11 +315,9 @@ async fn a_server_that_stops_lets_open_streams_finish() {
     let mut sender = connect(&server).await;
     let call = Stateless::call("gate", json!({})).text();
     let calling = tokio::spawn(async move { send(&mut sender, &call).await });
-    while !gate.has_begun() {
-        tokio::task::yield_now().await;
-    }
+    gate.begun();
     server.begin_to_stop();
-    while TcpStream::connect(server.address()).await.is_ok() {}
+    becomes(|| std::net::TcpStream::connect(server.address()).is_err());
     gate.open();
     assert_eq!(calling.await.expect("no panic").0, StatusCode::OK);
 }

@@ -87,6 +87,13 @@ impl Connection {
         self.send(post(headers, body)).receive()
     }
 
+    /// Asks for a page, and reads it.
+    #[track_caller]
+    pub(crate) fn page(&mut self, path: &str) -> Response {
+        self.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
+            .receive()
+    }
+
     /// Reads the head of an answer that has no body.
     pub(crate) fn receive_head(&mut self) -> Response {
         let status_line = self.line();

@@ -72,11 +72,6 @@ impl Gate {
         self.begun.recv_timeout(PATIENCE).expect("a call begins");
     }
 
-    /// Whether a call has begun; for those that must not block.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun.try_recv().is_ok()
-    }
-
     /// Lets one call go.
     pub(crate) fn open(&self) {
         self.open.add_permits(1);

@@ -73,6 +73,16 @@ impl<'s> Session<'s> {
         self.request("tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
+    /// Ends it.
+    #[track_caller]
+    pub(crate) fn end(&self) {
+        let text = format!(
+            "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
+            self.id
+        );
+        assert_eq!(self.server.connect().send(text).receive().status, 204);
+    }
+
     /// A request's bytes, for connections that are held in hand.
     pub(crate) fn text(&self, method: &str, params: &Value) -> String {
         post(&self.headers(), &request(method, params))

@@ -7,6 +7,7 @@ mod gate;
 mod harness;
 pub(crate) mod incoming;
 mod mcp;
+mod port;
 mod program;
 mod proxy;
 #[cfg(feature = "redis")]
@@ -16,47 +17,23 @@ mod schema;
 mod server;
 mod site;
 mod state;
-
-use std::ops::{Deref, DerefMut};
-use std::process::Child;
+mod wait;
 
 pub(crate) use client::{Connection, Event, Response, post};
 pub(crate) use gate::{End, Gate};
 pub(crate) use harness::Checked;
 pub(crate) use mcp::{Session, Stateless, meta, request};
-pub(crate) use program::longshore;
+pub(crate) use port::free_port;
+pub(crate) use program::{KillOnDrop, Served, longshore};
 pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
-pub(crate) use redis::{RedisServer, free_port};
+pub(crate) use redis::RedisServer;
 pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
 pub(crate) use server::{Running, Serve, bind};
 pub(crate) use site::{Asked, Site, Told};
 pub(crate) use state::{Asked as AskedState, Fronted, StandIn};
-
-/// A child process that is killed when this is dropped.
-pub(crate) struct KillOnDrop(pub(crate) Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Deref for KillOnDrop {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.0
-    }
-}
-
-impl DerefMut for KillOnDrop {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.0
-    }
-}
+pub(crate) use wait::{becomes, becomes_so, until};
 
 /// Asserts that a text has each of the parts.
 #[track_caller]

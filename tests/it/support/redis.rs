@@ -1,11 +1,13 @@
 //! A Redis server of a test's own.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
+
+use super::{becomes, free_port};
 
 /// A server on a port of its own, ended when it is dropped.
 pub(crate) struct RedisServer {
@@ -104,18 +106,12 @@ impl RedisServer {
         assert!(status.expect("kill").success());
     }
 
+    /// Waits until it responds.
     fn wait(&self) {
-        let begun = Instant::now();
-        while self
-            .try_say(&["PING"])
-            .is_none_or(|answer| answer != ["PONG"])
-        {
-            assert!(
-                begun.elapsed() < Duration::from_secs(20),
-                "it does not start"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        becomes(|| {
+            let answer = self.try_say(&["PING"]);
+            answer.is_some_and(|answer| answer == ["PONG"])
+        });
     }
 
     /// Sends a command, and returns the lines of its answer without lengths.
@@ -156,13 +152,6 @@ impl RedisServer {
             _ => vec![rest.to_owned()],
         })
     }
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port()
 }
 
 fn spawn(port: u16, folder: &TempDir, options: &[String]) -> Option<Child> {

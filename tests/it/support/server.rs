@@ -171,6 +171,18 @@ impl Running {
         self.connect().post(headers, body)
     }
 
+    /// Asks for a page over its own connection.
+    #[track_caller]
+    pub(crate) fn page(&self, path: &str) -> Response {
+        self.connect().page(path)
+    }
+
+    /// Asks the port for operators for a page.
+    #[track_caller]
+    pub(crate) fn admin_page(&self, path: &str) -> Response {
+        self.connect_to_admin().page(path)
+    }
+
     /// A handshake.
     pub(crate) fn session(&self, revision: &str) -> Session<'_> {
         self.session_of(revision, &json!({}))

@@ -7,8 +7,8 @@ use longshore::state::{Memory, StateError, StateFuture};
 use serde_json::json;
 
 use super::extension::{about, begin, get, update, wait};
-use super::{accept, app, text, until};
-use crate::support::{AskedState, Fronted, Serve, StandIn};
+use super::{accept, app, text};
+use crate::support::{AskedState, Fronted, Serve, StandIn, until};
 
 /// Fails at what it is asked, while it is away for that.
 #[derive(Debug, Default)]

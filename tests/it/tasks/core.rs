@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{accept, app, replicas, serve, text, until};
-use crate::support::{Connection, Running, Serve, Session};
+use super::{accept, app, replicas, serve, text};
+use crate::support::{Connection, Running, Serve, Session, until};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 

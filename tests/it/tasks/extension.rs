@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{accept, replicas, serve, text, until};
-use crate::support::{Running, Serve, Stateless};
+use super::{accept, replicas, serve, text};
+use crate::support::{Running, Serve, Stateless, until};
 
 fn able(request: Stateless) -> Stateless {
     let extensions = json!({"io.modelcontextprotocol/tasks": {}});

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{app, replicas, until};
+use super::{app, replicas};
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::support::{Response, Running, Serve, request};
+use crate::support::{Response, Running, Serve, request, until};
 
 /// A session of the holder of a key.
 struct Of<'s> {

@@ -7,7 +7,6 @@ mod lists;
 mod notices;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use longshore::state::Memory;
 use longshore::{App, CallContext, JsonSchema, Output, ToolError, tool};
@@ -142,22 +141,6 @@ fn replicas() -> [Running; 2] {
             .shared_key()
             .start()
     })
-}
-
-/// Looks until it sees what it waits for.
-#[track_caller]
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "it never happens"
-        );
-        std::thread::yield_now();
-    }
 }
 
 fn text(result: &Value) -> &str {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{accept, replicas, serve, text, until};
+use super::{accept, replicas, serve, text};
 use crate::lasting::open;
-use crate::support::{Connection, Running, Serve, Session, Stateless};
+use crate::support::{Connection, Running, Serve, Session, Stateless, until};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 

@@ -13,6 +13,7 @@ use longshore::{App, Config, Harness};
 use serde_json::{Value, json};
 
 use super::reference::Reference;
+use crate::support::free_port;
 
 const HERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
@@ -57,20 +58,12 @@ fn write(socket: &mut TcpStream, head: &str, body: &[u8]) {
 fn site_and_canary(
     answer: impl Fn(&str, &mut TcpStream) + Send + Sync + Clone + 'static,
 ) -> (u16, Arc<AtomicUsize>) {
-    for _ in 0..50 {
-        let free = TcpListener::bind((HERE, 0)).expect("a port");
-        let port = free.local_addr().expect("an address").port();
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
-            continue;
-        }
-        drop(free);
-        let (_, canary) = site(Ipv4Addr::LOCALHOST, port, |_, socket| {
-            write(socket, "200 OK", b"the canary's secret");
-        });
-        site(HERE, port, answer);
-        return (port, canary);
-    }
-    panic!("no port is free at both places");
+    let port = free_port();
+    let (_, canary) = site(Ipv4Addr::LOCALHOST, port, |_, socket| {
+        write(socket, "200 OK", b"the canary's secret");
+    });
+    site(HERE, port, answer);
+    (port, canary)
 }
 
 fn fetcher(change: impl FnOnce(&mut Config)) -> Harness {

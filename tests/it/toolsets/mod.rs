@@ -116,10 +116,7 @@ fn limits_of_toolsets_are_counted_by_their_settings() {
     call(&server, "directory_tree", json!({"path": "tree"}));
     let entity = json!({"name": "a", "entityType": "b", "observations": []});
     call(&server, "create_entities", json!({"entities": [entity]}));
-    let page = server
-        .connect_to_admin()
-        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .receive();
+    let page = server.admin_page("/metrics");
     for (setting, hits) in [
         ("filesystem.limits.bytes", 2),
         ("filesystem.limits.entries", 1),

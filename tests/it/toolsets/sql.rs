@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{call, refusal, serve};
-use crate::support::{Running, Stateless};
+use crate::support::{Running, Stateless, free_port};
 
 const TABLES: &str = "
     CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
@@ -324,9 +324,7 @@ impl Postgres {
             }
             Err(error) => return skipped(&format!("initdb: {error}")),
         }
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = socket.local_addr().expect("an address").port();
-        drop(socket);
+        let port = free_port();
         let mut server = Self {
             child: Self::run(&programs, folder.path(), port),
             folder,
@@ -658,10 +656,7 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
 
 #[test]
 fn a_server_that_is_not_there_is_told_without_saying_where_it_is() {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = socket.local_addr().expect("an address").port();
-    drop(socket);
-    let url = format!("postgres://me:hunter2@127.0.0.1:{port}/shop");
+    let url = format!("postgres://me:hunter2@127.0.0.1:{}/shop", free_port());
     let server = sql(json!({"databases": [{"name": "shop", "postgres": url}]}));
     let said = failure(&server, "list_tables", json!({}));
     assert_eq!(said, "the database shop cannot be used at the moment");

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{behind, stdio};
 use crate::auth::{bearer, holder};
-use crate::lasting::becomes;
-use crate::support::{Connection, Running, Serve, Stateless, post, request};
+use crate::support::{Connection, Running, Serve, Stateless, becomes, post, request};
 
 const ALICE: &str = "lsk_the-key-of-the-one-that-is-called-alice";
 const BOB: &str = "lsk_the-key-of-the-one-that-is-called-bob";
@@ -78,12 +77,7 @@ impl Bank {
     }
 
     fn withheld(&self) -> Value {
-        let health = self
-            .server
-            .connect_to_admin()
-            .send("GET /health/detailed HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .receive()
-            .json();
+        let health = self.server.admin_page("/health/detailed").json();
         let upstream = &health["upstreams"][0];
         json!([upstream["withheld_logs"], upstream["withheld_requests"]])
     }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{behind, counting, describe, folder, listed, starts, stdio};
-use crate::lasting::{becomes, changed, open};
-use crate::support::{Running, Serve, Session};
+use crate::lasting::{changed, open};
+use crate::support::{Running, Serve, Session, becomes, free_port};
 
 /// A server whose upstream `x` has its description in a folder.
 fn with_upstream(folder: &tempfile::TempDir, change: impl FnOnce(&mut Value)) -> Serve {
@@ -57,11 +57,7 @@ fn a_tool_that_changes_is_quarantined_until_it_is_what_it_was() {
     let refused = session.call("x__count", &json!({}));
     let message = refused.error(200, -32602, "1");
     assert!(message.starts_with("Unknown tool: x__count"), "{message}");
-    let health = server
-        .connect()
-        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .receive()
-        .json();
+    let health = server.page("/health").json();
     assert_eq!(
         health["refused"],
         json!([{"source": "x", "place": "upstreams.x, tool \"count\""}])
@@ -105,16 +101,11 @@ fn what_is_down_at_start_does_not_keep_a_server_away_that_has_rules_for_it() {
 
 #[test]
 fn a_server_starts_though_all_that_it_offers_is_down() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/mcp", nobody.local_addr().expect("an address"));
-    drop(nobody);
+    let url = format!("http://127.0.0.1:{}/mcp", free_port());
     let config = serde_json::from_value(json!({"url": url})).expect("valid");
     let server = behind([("x", config)]).start();
     assert!(listed(&server).is_empty());
-    let health = server
-        .connect()
-        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .receive();
+    let health = server.page("/health");
     assert_eq!(health.status, 200);
     assert_eq!(health.json()["upstreams_down"], 1);
 }
@@ -141,6 +132,8 @@ fn a_start_waits_for_what_is_offered_no_longer_than_it_should() {
         .expect("valid");
     })
     .start();
+    // A busy machine may need more than the second for the other program too.
+    becomes(|| !listed(&server).is_empty());
     let session = server.session("2025-11-25");
     let mut stream = open(&server, &session);
     let known = listed(&server);
@@ -247,12 +240,7 @@ fn operators_see_how_each_upstream_is_doing() {
     for _ in 0..5 {
         session.call("x__count", &json!({"a": "die"})).result();
     }
-    let page = |path: &str| {
-        server
-            .connect_to_admin()
-            .send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-            .receive()
-    };
+    let page = |path: &str| server.admin_page(path);
     let metrics = page("/metrics").body;
     for line in [
         // The one that asked for the list, one that went well, and three that did not.
@@ -306,8 +294,7 @@ fn one_that_nobody_uses_is_ended_and_started_again_by_the_next_call() {
     };
     call();
     let state = || {
-        let text = "GET /health/detailed HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        let health = server.connect_to_admin().send(text).receive().json();
+        let health = server.admin_page("/health/detailed").json();
         health["upstreams"][0]["state"].clone()
     };
     becomes(|| state() == "idle");

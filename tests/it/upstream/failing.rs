@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{behind, listed, result};
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::lasting::becomes;
-use crate::support::{Asked, Serve, Site, Stateless, Told};
+use crate::support::{Asked, Serve, Site, Stateless, Told, becomes};
 
 /// A server with the tool `act`. `answer` may respond to a request in its place: to a method with its message, or to
 /// `GET`.
@@ -454,6 +453,8 @@ fn a_list_that_a_server_only_declares_is_empty() {
     });
     let server = behind([("up", legacy(&site))]).start();
     assert!(listed(&server).contains_key("up__act"));
+    let capabilities = &server.session("2025-11-25").initialized["capabilities"];
+    assert_eq!(capabilities.get("prompts"), None, "there are none");
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{behind, everything, http, stdio};
-use crate::lasting::becomes;
-use crate::support::{Running, Serve};
+use crate::support::{Running, Serve, becomes};
 
 /// A server that puts down its own number and that of a child, and misbehaves when its tool is called.
 fn misbehaving(folder: &Path, how: &str) -> String {
@@ -204,10 +203,7 @@ fn what_was_killed_from_outside_is_started_again() {
         .status();
     assert!(killed.expect("there is kill").success());
     nothing_is_left(pair.folder.path());
-    let connected = || {
-        let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        pair.server.connect().send(health).receive().json()["upstreams_connected"].clone()
-    };
+    let connected = || pair.server.page("/health").json()["upstreams_connected"].clone();
     becomes(|| connected() == 1);
     let called = session.call("bad__try", &json!({})).result();
     assert_eq!(called["isError"], false, "{called}");

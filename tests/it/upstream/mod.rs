@@ -23,8 +23,7 @@ use longshore::client::Lifecycle;
 use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
-use crate::lasting::becomes;
-use crate::support::{Running, Serve};
+use crate::support::{Running, Serve, becomes};
 
 fn stdio(script: &str) -> UpstreamConfig {
     serde_json::from_value(json!({"command": "sh", "args": ["-c", script]})).expect("valid")
@@ -280,10 +279,7 @@ fn one_that_is_missing_does_not_keep_the_others_away() {
             .as_str()
             .is_some_and(|name| name.starts_with("up__"))
     }));
-    let health = server
-        .connect()
-        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .receive();
+    let health = server.page("/health");
     assert_eq!(health.status, 200);
 }
 
@@ -306,10 +302,7 @@ fn one_that_has_gone_is_down_until_it_is_back() {
         let echo = json!({"name": format!("{name}__echo"), "arguments": {"message": "here"}});
         result(&server, "2025-11-25", "tools/call", echo)
     };
-    let health = || {
-        let request = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        server.connect().send(request).receive().json()
-    };
+    let health = || server.page("/health").json();
     for name in ["modern", "legacy"] {
         assert_eq!(call(name)["content"][0]["text"], "here");
     }

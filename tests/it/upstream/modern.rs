@@ -9,7 +9,8 @@ use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
 use super::{behind, listed};
-use crate::lasting::{becomes, changed, open};
+use crate::lasting::{changed, open};
+use crate::support::becomes;
 
 /// A small server over HTTP with one tool, whose argument `region` is mirrored. It notes the headers of calls, and says
 /// on demand that its tools have changed.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::subscriptions::subscriptions;
 use super::{behind, counting, everything, folder, http, listed, result, stdio};
-use crate::lasting::{becomes, open};
-use crate::support::{Running, Serve};
+use crate::lasting::open;
+use crate::support::{Running, Serve, becomes};
 
 fn names(server: &Running) -> Vec<String> {
     listed(server).into_keys().collect()
@@ -89,11 +89,7 @@ fn without_prefixes_the_second_of_two_is_refused_and_one_of_its_own_counts() {
     .start();
     assert_eq!(names(&server), ["count", "my_count"]);
     assert_eq!(listed(&server)["count"], "One.");
-    let health = server
-        .connect()
-        .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .receive()
-        .json();
+    let health = server.page("/health").json();
     assert_eq!(
         health["refused"],
         json!([{"source": "upstreams", "place": "tool count"}])

@@ -5,8 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{behind, stdio};
-use crate::lasting::becomes;
-use crate::support::{Connection, Response, Running, Serve, Stateless, post, request};
+use crate::support::{Connection, Response, Running, Serve, Stateless, becomes, post, request};
 
 /// A program that responds only after it is told to.
 pub(crate) fn late(folder: &Path) -> String {
@@ -68,8 +67,7 @@ impl Starting {
     }
 
     fn metrics(&self) -> String {
-        let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        self.server.connect_to_admin().send(get).receive().body
+        self.server.admin_page("/metrics").body
     }
 
     /// Makes the program respond.

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{behind, http, stdio};
-use crate::lasting::{becomes, open};
-use crate::support::{Running, Serve, Session, Stateless};
+use crate::lasting::open;
+use crate::support::{Running, Serve, Session, Stateless, becomes};
 
 const WATCHED: &str = "test://watched-resource";
 
@@ -17,8 +17,7 @@ fn subscribe(session: &Session<'_>, method: &str, uri: &str) {
 
 /// Returns the number of subscriptions of a server's streams.
 pub(super) fn subscriptions(server: &Running) -> String {
-    let text = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let metrics = server.connect_to_admin().send(text).receive().body;
+    let metrics = server.admin_page("/metrics").body;
     let line = metrics
         .lines()
         .find_map(|line| line.strip_prefix("longshore_subscriptions "));

@@ -229,7 +229,7 @@ fn lives(pid: &str) -> bool {
 }
 
 async fn gone(pids: &[String]) {
-    for _ in 0..500 {
+    for _ in 0..6_000 {
         if !pids.iter().any(|pid| lives(pid)) {
             return;
         }

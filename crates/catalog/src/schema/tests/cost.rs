@@ -225,7 +225,7 @@ fn patterns_are_compiled_once_for_many_items() {
         reported(&schema, &json!({"a": vec!["abc"; 15_000]})),
         "\"b\" is missing"
     );
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(30));
 }
 
 #[test]

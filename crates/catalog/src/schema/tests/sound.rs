@@ -100,6 +100,7 @@ fn references_stay_within_the_schema() {
         },
         "x-shared": {"thing": {"type": "string"}}
     }));
+    // SCH-04
     for remote in [
         "https://example.com/a.json",
         "a.json#/x",
