@@ -26,7 +26,7 @@ use crate::telemetry::{
 pub(super) enum Format {
     /// Human-readable text.
     Text { colour: bool },
-    /// One JSON object per line.
+    /// A JSON object per line.
     Json,
 }
 

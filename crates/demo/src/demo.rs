@@ -132,7 +132,7 @@ async fn text_statistics(
     /// The text to look at.
     text: String,
 ) -> Statistics {
-    // Of several maxima, `max_by_key` returns the last.
+    // `max_by_key` returns the last of several maxima.
     let words = text.split_whitespace().rev();
     let longest = words.max_by_key(|word| word.chars().count());
     Statistics {

@@ -1,4 +1,4 @@
-//! What a model is told.
+//! Messages that models read about rejected arguments.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Which schemas are sound (SCH-01 to SCH-05, TOOL-08).
+//! Rules for sound schemas (SCH-01 to SCH-05, TOOL-08).
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Where services let users create tokens.
+//! Pages of services on which users create tokens.
 
 use url::Url;
 

@@ -10,48 +10,55 @@ use serde_json::value::RawValue;
 use super::{Kind, Shared};
 use crate::protocol::whole;
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress {
+    progress_token: Box<RawValue>,
+    progress: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    #[serde(default)]
+    level: String,
+    logger: Option<String>,
+    #[serde(default)]
+    data: Value,
+}
+
+#[derive(Deserialize)]
+struct Updated {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Completed {
+    elicitation_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled {
+    request_id: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Acknowledged {
+    notifications: Accepted,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Accepted {
+    resource_subscriptions: Option<BTreeSet<Arc<str>>>,
+}
+
 impl Shared {
     /// Handles a notification. `about` is the request on whose response stream it came, if known.
     pub(super) fn notice(&self, method: &str, params: Option<&RawValue>, about: Option<u64>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Progress {
-            progress_token: Box<RawValue>,
-            progress: f64,
-            total: Option<f64>,
-            message: Option<String>,
-        }
-        #[derive(Deserialize)]
-        struct Log {
-            #[serde(default)]
-            level: String,
-            logger: Option<String>,
-            #[serde(default)]
-            data: Value,
-        }
-        #[derive(Deserialize)]
-        struct Updated {
-            uri: String,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Completed {
-            elicitation_id: String,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Cancelled {
-            request_id: Box<RawValue>,
-        }
-        #[derive(Deserialize)]
-        struct Acknowledged {
-            notifications: Accepted,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Accepted {
-            resource_subscriptions: Option<BTreeSet<Arc<str>>>,
-        }
         let params = params.map_or("{}", RawValue::get);
         match method {
             "notifications/progress" => {
