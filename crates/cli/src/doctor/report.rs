@@ -20,7 +20,7 @@ pub(super) enum Status {
     Skipped,
     /// It works now, but may fail for some clients or in some situations.
     Warning,
-    /// The server does not work.
+    /// Broken for all clients.
     Failure,
 }
 
