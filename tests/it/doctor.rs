@@ -434,20 +434,3 @@ fn messages_that_are_refused_for_their_size_are_told() {
         &["1088 KiB is rejected", "a body of 16 KiB too"],
     );
 }
-
-#[test]
-fn the_query_of_the_url_is_sent() {
-    let site = Site::start(|_, asked| match &*asked.target {
-        "/mcp?tenant=a" => Told::json(
-            200,
-            json!({"jsonrpc": "2.0", "id": 1, "result": {
-                "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "shop", "version": "1"},
-            }}),
-        ),
-        _ => Told::json(404, json!({})),
-    });
-    let said = doctor(&["--url", &format!("{}/mcp?tenant=a", site.url)], &[]);
-    said.assert("protocol", "sessions", "ok", &["shop 1 speaks 2025-11-25"]);
-    said.assert("protocol", "Accept", "ok", &[]);
-    said.assert("protocol", "trailing slash", "warning", &["/mcp/"]);
-}
