@@ -90,7 +90,8 @@ pub(super) fn check_kinds(folder: &Path) -> Result<(), ToolError> {
 }
 
 fn check_kind(path: &Path) -> Result<(), ToolError> {
-    let blocks = |kind: fs::FileType| kind.is_fifo() || kind.is_char_device();
+    let blocks =
+        |kind: fs::FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
     match fs::metadata(path).is_ok_and(|found| blocks(found.file_type())) {
         false => Ok(()),
         true => Err(ToolError::new(
