@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Connection, KillOnDrop, Served, Stateless, becomes, longshore};
+use crate::support::{Connection, KillOnDrop, Served, Stateless, becomes, free_port, longshore};
 
 /// `longshore run` with the demo toolset.
 fn start(variables: &[(&str, &str)]) -> Served {
@@ -25,11 +25,20 @@ fn start(variables: &[(&str, &str)]) -> Served {
     Served::start(command)
 }
 
-/// Waits until the program has begun as many calls.
-fn until_it_calls(program: &Served, calls: usize) {
+/// Starts the program with a port for operators too, which is returned.
+fn start_with_admin(variables: &[(&str, &str)]) -> (Served, u16) {
+    let admin = free_port();
+    let port = admin.to_string();
+    let port = ("LONGSHORE_HTTP__ADMIN__PORT", &*port);
+    (start(&[&[port], variables].concat()), admin)
+}
+
+/// Waits until the program with this port for operators has begun as many calls.
+fn until_it_calls(admin: u16, calls: usize) {
     let line = format!("mcp_inflight_requests {calls}");
     becomes(|| {
-        let metrics = program.connect().page("/metrics").body;
+        let stream = TcpStream::connect(("127.0.0.1", admin)).expect("it listens");
+        let metrics = Connection::new(stream).page("/metrics").body;
         metrics.lines().any(|found| found == line)
     });
 }
@@ -138,7 +147,7 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
 
 #[test]
 fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
-    let mut program = start(&[
+    let (mut program, admin) = start_with_admin(&[
         ("LONGSHORE_DRAIN__GRACE_SECONDS", "5"),
         ("LONGSHORE_DRAIN__DELAY_SECONDS", "0"),
     ]);
@@ -151,7 +160,7 @@ fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
             .params(|p| p["_meta"]["progressToken"] = json!(1))
             .text(),
     );
-    until_it_calls(&program, 2);
+    until_it_calls(admin, 2);
     let mut probe = program.connect();
     let ready = "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     assert_eq!(probe.send(ready).receive().status, 200);
@@ -171,10 +180,10 @@ fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     for (second, code) in [("TERM", 143), ("INT", 130)] {
-        let mut program = start(&[]);
+        let (mut program, admin) = start_with_admin(&[]);
         let mut endless = program.connect();
         endless.send(waits(60.0).text());
-        until_it_calls(&program, 1);
+        until_it_calls(admin, 1);
         program.process.signal("TERM");
         // The first signal has been handled once nobody listens any more.
         becomes(|| TcpStream::connect(program.address).is_err());
