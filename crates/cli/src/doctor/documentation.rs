@@ -83,7 +83,10 @@ fn named(names: &[String]) -> String {
 }
 
 fn of_all(count: usize, state: &str) -> String {
-    format!("{count} of {count} {state}")
+    match count {
+        1 => format!("the only one is {state}"),
+        _ => format!("all {count} are {state}"),
+    }
 }
 
 /// Checks that each item has a useful description.
