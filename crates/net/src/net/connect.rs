@@ -148,6 +148,7 @@ impl Parts {
         Err(match last {
             Some(error) => FetchError::Connect {
                 host: host.to_owned(),
+                port,
                 source: Arc::new(error),
             },
             None => FetchError::Timeout {

@@ -36,10 +36,12 @@ pub enum FetchError {
         source: Cause,
     },
     /// No connection came about.
-    #[error("cannot connect to {host}")]
+    #[error("cannot connect to {host}:{port}")]
     Connect {
         /// The host.
         host: String,
+        /// The port.
+        port: u16,
         /// Error of the operating system.
         #[source]
         source: Cause,

@@ -40,11 +40,12 @@ fn operators_are_told_of_what_is_down_and_of_credentials_and_not_of_what_a_calle
     let fares = |error: FetchError| Fares::of(Err(&error.into()), OPTIONS);
     let refused = fares(FetchError::Connect {
         host: "api.example.com".to_owned(),
+        port: 443,
         source: Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
     });
     assert_eq!(
         refused,
-        Fares::Badly("cannot connect to api.example.com: connection refused".to_owned())
+        Fares::Badly("cannot connect to api.example.com:443: connection refused".to_owned())
     );
     let large = FetchError::TooLarge {
         host: "api.example.com".to_owned(),
