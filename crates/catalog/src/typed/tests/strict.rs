@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Place, Tense, Unit, arguments, call, composites, input};
 use crate::catalog::schema::{self, Compiled};
-use crate::catalog::{Arguments, InvalidArguments, Tool};
+use crate::catalog::{Arguments, InvalidArguments};
 
 #[tokio::test]
 async fn deserialising_is_as_strict_as_the_schema() {
