@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +16,7 @@ use crate::environment::{Conflicts, Secret};
 use crate::net::{Client as HttpClient, Deadlines, Guard, MemoryBudget, Program};
 use crate::source::client_tls::ClientTlsConfig;
 use crate::source::credentials::{AuthConfig, Credentials, Means};
+use crate::source::headers::header_name;
 use crate::source::identity::{AssertionSigner, Forward, ForwardConfig, names_authorization};
 use crate::source::parts::SourceParts;
 use crate::source::pattern::matches;
@@ -456,9 +457,7 @@ impl UpstreamConfig {
     fn header_map(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
-            let key: HeaderName = name
-                .parse()
-                .map_err(|_| format!("{name:?} cannot be the name of a header"))?;
+            let key = header_name(name)?;
             let mut value = HeaderValue::from_str(value.expose().trim()).map_err(|_| {
                 format!("the value of {name} has characters that no header can have")
             })?;

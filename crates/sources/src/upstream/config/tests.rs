@@ -84,10 +84,20 @@ fn what_cannot_be_is_told_with_its_place() {
         );
     }
     assert!(refused(r#"{"url": "ftp://a/b"}"#).starts_with("upstreams.x.url: "));
-    assert_eq!(
-        refused(r#"{"url": "http://a/b", "headers": {"a b": "c"}}"#),
-        "upstreams.x.headers: \"a b\" cannot be the name of a header"
-    );
+    for (name, expected) in [
+        ("a b", "\"a b\" is not a valid header name"),
+        (
+            "Host",
+            "Host is set by the client itself; leave it out, or use another header",
+        ),
+    ] {
+        assert_eq!(
+            refused(&format!(
+                r#"{{"url": "http://a/b", "headers": {{"{name}": "c"}}}}"#
+            )),
+            format!("upstreams.x.headers: {expected}")
+        );
+    }
 }
 
 #[tokio::test]
