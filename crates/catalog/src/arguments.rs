@@ -264,7 +264,13 @@ fn without_nulls_of_text<T: DeserializeOwned>(object: &str, mut tree: Value) -> 
 /// Replaces integers of more than 64 bits, which a tree has as floating point, by one that every number type accepts.
 fn replace_long_numbers(tree: &mut Value) {
     match tree {
-        Value::Number(number) if number.is_f64() => *number = 1.into(),
+        Value::Number(number)
+            if number
+                .as_f64()
+                .is_some_and(|value| number.is_f64() && 2_f64.powi(63) <= value.abs()) =>
+        {
+            *number = 1.into();
+        }
         Value::Array(items) => items.iter_mut().for_each(replace_long_numbers),
         Value::Object(members) => members.values_mut().for_each(replace_long_numbers),
         _ => {}

@@ -1,4 +1,4 @@
-//! Telemetry, shared state, authentication, limits, audit records and sealed values. A room uses only rooms above it.
+//! Digests, telemetry, shared state, authentication, limits, audit records and sealed values. A room uses only rooms above it.
 
 // Only the crate `longshore` is a documented API.
 #![allow(
@@ -18,6 +18,7 @@
     allow(dead_code, unused_imports)
 )]
 
+pub mod digest;
 pub mod telemetry;
 pub mod state;
 pub mod auth;

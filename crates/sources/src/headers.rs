@@ -25,7 +25,7 @@ const NOT_FORWARDED: [&str; 8] = [
 /// # Errors
 ///
 /// It is not a valid name, or that of a header that the client sets itself.
-pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
+pub(super) fn header_name(name: &str) -> Result<HeaderName, String> {
     let parsed =
         HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a valid header name"))?;
     if is_connection_header(&parsed) {

@@ -31,7 +31,7 @@ mod builder;
 mod credential_cache;
 mod store_backoff;
 
-use crate::seal::sha256;
+use crate::digest::sha256;
 
 pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, check_holder, new_key};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Map, Value};
 
 use super::policy::ClassCache;
-use crate::seal::sha256_hex;
+use crate::digest::sha256_hex;
 
 /// The authenticated caller.
 ///

@@ -10,7 +10,6 @@
 //! fails.
 
 mod config;
-mod digest;
 #[cfg(feature = "oauth")]
 mod dpop_nonces;
 mod key_ring;
@@ -20,9 +19,9 @@ mod session;
 mod signing;
 mod sealed_store;
 
+pub use crate::digest::{digest, sha256, sha256_base64url, sha256_hex, short_digest};
 pub use crate::environment::Secret;
 pub use config::{KeyError, SealConfig};
-pub use digest::{digest, sha256, sha256_base64url, sha256_hex, short_digest};
 #[cfg(feature = "oauth")]
 pub use dpop_nonces::SignedNonces;
 pub use key_ring::KeyRing;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::digest::short_digest;
 use super::key_ring::{KeyRing, Purpose, random_bytes};
+use crate::digest::short_digest;
 use crate::protocol::{ClientCapabilities, Revision};
 
 /// Maximum length of client names and versions, in bytes. Principal ids are never longer, so that none is truncated.

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::KeyRing;
-use super::digest::sha256_base64url;
+use crate::digest::sha256_base64url;
 
 /// Ed25519 keys of one purpose, derived from the key ring: replicas with the same ring have the same keys.
 pub struct SigningKeys {

@@ -3,7 +3,7 @@
 mod notices;
 mod responsiveness;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
+use self::notices::{Acknowledgement, Acknowledgements};
 use super::asked_time::AskedTime;
 use super::attribution::{Attribution, Doubt, Owner, is_one};
 use super::listener::{Events, Listener};
@@ -39,8 +40,8 @@ pub(super) struct Shared {
     events: Option<Arc<dyn Events>>,
     questions: Semaphore,
     replies: Arc<Semaphore>,
-    /// Resources of the last subscription that the server has acknowledged, if it named them.
-    acknowledged: watch::Sender<Option<BTreeSet<Arc<str>>>>,
+    /// The last acknowledgement of a subscription.
+    acknowledged: watch::Sender<Acknowledgement>,
     /// True if a message was withheld that a new connection would deliver.
     hindered: AtomicBool,
     /// Number of messages that have arrived.
@@ -104,8 +105,8 @@ impl Shared {
     }
 
     /// Returns a receiver of the acknowledgements of subscriptions from now on.
-    pub(super) fn acknowledged(&self) -> watch::Receiver<Option<BTreeSet<Arc<str>>>> {
-        self.acknowledged.subscribe()
+    pub(super) fn acknowledgements(&self) -> Acknowledgements {
+        Acknowledgements(self.acknowledged.subscribe())
     }
 
     /// Registers a request and returns the receiver of its response.

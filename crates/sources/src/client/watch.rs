@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tokio::time::timeout;
 
 use super::http::Subscription;
-use super::{ACKNOWLEDGES, Client, ClientError, LISTEN, Link, Params, wire};
+use super::{Client, ClientError, LISTEN, Link, Params, wire};
 use crate::net::AbortOnDrop;
 
 /// Resource subscriptions at the server.
@@ -57,11 +56,11 @@ impl Client {
         }
         let listening = self.listen_to(Value::Object(wanted), lists, BTreeSet::new());
         match listening.await? {
-            Listening::Task(task) => {
+            (Listening::Task(task), _) => {
                 self.background.push(task);
                 Ok(false)
             }
-            Listening::Id(_) => Ok(true),
+            (Listening::Id(_), _) => Ok(true),
         }
     }
 
@@ -160,25 +159,25 @@ impl Client {
         uris: &BTreeSet<Arc<str>>,
     ) -> Result<(Listening, BTreeSet<Arc<str>>), ClientError> {
         let wanted = json!({"resourceSubscriptions": uris});
-        let mut acknowledged = self.shared.acknowledged();
-        let listening = self.listen_to(wanted, Vec::new(), uris.clone()).await?;
+        let acknowledgements = self.shared.acknowledgements();
+        let (listening, id) = self.listen_to(wanted, Vec::new(), uris.clone()).await?;
         // The former subscription ends only after the new one is acknowledged, so that no update is missed.
-        let _ = timeout(ACKNOWLEDGES, acknowledged.changed()).await;
-        let accepted = acknowledged.borrow_and_update();
-        let refused = match &*accepted {
-            Some(accepted) => uris.difference(accepted).cloned().collect(),
+        let refused = match acknowledgements.of(id).await {
+            Some(accepted) => uris.difference(&accepted).cloned().collect(),
             None => BTreeSet::new(),
         };
         Ok((listening, refused))
     }
 
-    /// Opens a subscription to these lists and resources in version 2026-07-28.
+    /// Opens a subscription to these lists and resources in version 2026-07-28. Also returns the ID of its request.
     async fn listen_to(
         &self,
         wanted: Value,
         lists: Vec<&'static str>,
         resources: BTreeSet<Arc<str>>,
-    ) -> Result<Listening, ClientError> {
+    ) -> Result<(Listening, u64), ClientError> {
+        let expected = self.shared.expect(None)?;
+        let id = expected.id;
         let listen = self.introduced(Params::new().with("notifications", wanted));
         match &self.link {
             Link::Http(link) => {
@@ -190,14 +189,15 @@ impl Client {
                     lists,
                     resources,
                 };
-                let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
-                Ok(Listening::Task(AbortOnDrop::spawn(subscribed)))
+                let subscribed =
+                    Arc::clone(link).subscribe(subscription, expected, Arc::clone(&self.shared));
+                Ok((Listening::Task(AbortOnDrop::spawn(subscribed)), id))
             }
             // The response ends the subscription, and is not needed.
             Link::Stdio(link) => {
-                let id = self.shared.expect(None)?.id;
+                drop(expected);
                 link.send(wire::request(id, LISTEN, &listen).into()).await?;
-                Ok(Listening::Id(id))
+                Ok((Listening::Id(id), id))
             }
             // This transport belongs to versions with sessions.
             Link::Legacy(_) => Err(ClientError::SessionEnded),

@@ -65,6 +65,8 @@ pub(super) const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) fn issuer_client(guard: Guard) -> Result<Client, CredentialError> {
     Client::builder(guard)
         .deadlines(Deadlines::total(ISSUER_TIMEOUT))
+        // A POST over a kept connection that the issuer has closed could not be repeated.
+        .idle_connections(0)
         .max_body(TOKEN_BYTES)
         .build()
         .map_err(|error| CredentialError::Client(error.to_string()))

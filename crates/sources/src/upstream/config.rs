@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,10 +13,11 @@ use url::Url;
 
 use crate::client::{Lifecycle, TIMEOUT_MAX, Target};
 use crate::environment::{Conflicts, Secret};
-use crate::net::{Client as HttpClient, Deadlines, Guard, MemoryBudget, Program};
+use crate::net::{
+    Client as HttpClient, Deadlines, Guard, MemoryBudget, Program, is_connection_header,
+};
 use crate::source::client_tls::ClientTlsConfig;
 use crate::source::credentials::{AuthConfig, Credentials, Means};
-use crate::source::headers::header_name;
 use crate::source::identity::{AssertionSigner, Forward, ForwardConfig, names_authorization};
 use crate::source::parts::SourceParts;
 use crate::source::pattern::matches;
@@ -311,7 +312,7 @@ impl UpstreamConfig {
                 Ok(Target::Url {
                     url,
                     headers: self
-                        .header_map()
+                        .header_map(name)
                         .map_err(|problem| wrong(".headers", problem))?,
                     client,
                 })
@@ -454,10 +455,21 @@ impl UpstreamConfig {
         Ok(credentials.map(|credentials| credentials as Arc<dyn crate::client::Credentials>))
     }
 
-    fn header_map(&self) -> Result<HeaderMap, String> {
+    /// Returns the headers of all requests. Files of other clients can have names that the client sets itself; those are left
+    /// out.
+    fn header_map(&self, upstream: &str) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
-            let key = header_name(name)?;
+            let key = HeaderName::try_from(name.as_str())
+                .map_err(|_| format!("{name:?} is not a valid header name"))?;
+            if is_connection_header(&key) {
+                tracing::warn!(
+                    upstream,
+                    header = name.as_str(),
+                    "headers of the upstream has a name that the client sets itself; it is left out"
+                );
+                continue;
+            }
             let mut value = HeaderValue::from_str(value.expose().trim()).map_err(|_| {
                 format!("the value of {name} has characters that no header can have")
             })?;

@@ -25,7 +25,8 @@ pub(super) async fn to_https(wire: &DiagnosedServer, report: &mut Report) {
     let Ok(plain) = wire.to(&plain).await else {
         return;
     };
-    let asked = Ask::new(Method::GET, plain.target());
+    // Without the query, which can have a key.
+    let asked = Ask::new(Method::GET, plain.url.path());
     report.add(match plain.ask(&asked).await {
         Err(_) => Check(AREA, "http").ok("closed"),
         Ok(seen) => match seen.redirect() {

@@ -10,7 +10,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::ClientCertificate;
-use crate::seal::sha256_hex;
+use crate::digest::sha256_hex;
 
 impl ClientCertificate {
     /// Parses a certificate. Returns `None` if it is invalid.

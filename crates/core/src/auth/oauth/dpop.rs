@@ -15,7 +15,7 @@ use url::Url;
 use super::keys::{self, Key};
 use super::strict_json;
 use crate::auth::AuthError;
-use crate::seal::sha256_base64url;
+use crate::digest::sha256_base64url;
 use crate::state::{Claim, Memory, SharedState, StateError};
 use crate::telemetry::LogInterval;
 

@@ -20,8 +20,8 @@ use data_encoding::HEXLOWER;
 
 use super::Principal;
 use super::scopes::add_scopes;
+use crate::digest::sha256;
 use crate::net::Mutex;
-use crate::seal::sha256;
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
 use names::{NameTable, Names};

@@ -9,11 +9,9 @@ use http::{HeaderValue, Method, StatusCode};
 use tokio::sync::Notify;
 
 use super::super::lifecycle::{self, DiscoveryOutcome};
-use super::super::shared::{Answered, Shared};
+use super::super::shared::{Answered, Expected, Shared};
 use super::super::wire;
-use super::super::{
-    ACKNOWLEDGES, ClientError, DISCOVER, LISTEN, METHOD_NOT_FOUND, Params, ServerInfo,
-};
+use super::super::{ClientError, DISCOVER, LISTEN, METHOD_NOT_FOUND, Params, ServerInfo};
 use super::{HeaderInfo, LAST_EVENT, Link, RETRY, RETRY_MAX, refused_by_era};
 use crate::net::EventDecoder;
 
@@ -158,20 +156,24 @@ impl Link {
         tokio::time::timeout(limit, Box::pin(asked)).await.ok()
     }
 
-    /// Receives the notifications of a `subscriptions/listen` request, for servers without sessions.
+    /// Receives the notifications of a `subscriptions/listen` request, for servers without sessions. `first` is its
+    /// response; the request is made anew after each break.
     pub(in super::super) async fn subscribe(
         self: Arc<Self>,
         subscription: Subscription,
+        first: Expected,
         shared: Arc<Shared>,
     ) {
         let mut failures = 0_u32;
-        let mut is_first = true;
+        let mut first = Some(first);
         loop {
+            let first = first.take();
+            let is_first = first.is_some();
             if !is_first {
                 self.discover_again(&subscription, &shared).await;
             }
             // Without a connection, no response is expected.
-            let Ok(mut expected) = shared.expect(None) else {
+            let Ok(mut expected) = first.map_or_else(|| shared.expect(None), Ok) else {
                 return;
             };
             let message = wire::request(expected.id, LISTEN, &subscription.listen).into();
@@ -183,10 +185,7 @@ impl Link {
             let listens = self.exchange(message, Some(expected.id), about, &shared);
             let catches_up = async {
                 if !is_first {
-                    let mut acknowledged = shared.acknowledged();
-                    // Some servers do not acknowledge the request.
-                    let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged.changed()).await;
-                    let accepted = acknowledged.borrow_and_update().clone();
+                    let accepted = shared.acknowledgements().of(expected.id).await;
                     let is_accepted = |uri: &&Arc<str>| {
                         accepted
                             .as_ref()
@@ -205,7 +204,6 @@ impl Link {
                 }
             })
             .await;
-            is_first = false;
             if ended.is_ok()
                 && let Err(ClientError::Rpc(error)) = expected.response().await
                 && !lifecycle::is_temporary(&error)

@@ -7,6 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::super::ACKNOWLEDGES;
 use super::{Kind, Shared};
 use crate::protocol::whole;
 
@@ -48,12 +52,49 @@ struct Cancelled {
 #[derive(Deserialize)]
 struct Acknowledged {
     notifications: Accepted,
+    #[serde(default, rename = "_meta")]
+    meta: AcknowledgedMeta,
+}
+
+#[derive(Default, Deserialize)]
+struct AcknowledgedMeta {
+    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+    subscription: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Accepted {
     resource_subscriptions: Option<BTreeSet<Arc<str>>>,
+}
+
+/// Acknowledgement of a subscription request.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledgement {
+    /// ID of the request, if known.
+    request: Option<u64>,
+    /// Resources that the server has a subscription for, if it names them.
+    resources: Option<BTreeSet<Arc<str>>>,
+}
+
+/// Receiver of acknowledgements.
+#[derive(Debug)]
+pub(in super::super) struct Acknowledgements(pub(super) watch::Receiver<Acknowledgement>);
+
+impl Acknowledgements {
+    /// Waits for the acknowledgement of a request, which some servers do not send. Returns the resources that it names.
+    pub(in super::super) async fn of(mut self, request: u64) -> Option<BTreeSet<Arc<str>>> {
+        let arrives = async {
+            loop {
+                self.0.changed().await.ok()?;
+                let last = self.0.borrow_and_update();
+                if last.request.is_none_or(|other| other == request) {
+                    return last.resources.clone();
+                }
+            }
+        };
+        timeout(ACKNOWLEDGES, arrives).await.ok().flatten()
+    }
 }
 
 impl Shared {
@@ -111,10 +152,17 @@ impl Shared {
                 }
             }
             "notifications/subscriptions/acknowledged" => {
-                let accepted = serde_json::from_str::<Acknowledged>(params).ok();
-                self.acknowledged.send_replace(
-                    accepted.and_then(|accepted| accepted.notifications.resource_subscriptions),
-                );
+                let (named, resources) = match serde_json::from_str::<Acknowledged>(params) {
+                    Ok(read) => (
+                        read.meta.subscription,
+                        read.notifications.resource_subscriptions,
+                    ),
+                    Err(_) => (None, None),
+                };
+                let request =
+                    about.or_else(|| named.and_then(|id| whole(id.get().trim_matches('"'))));
+                self.acknowledged
+                    .send_replace(Acknowledgement { request, resources });
             }
             _ => {
                 let list = method

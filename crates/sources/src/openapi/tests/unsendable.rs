@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn operation(operation: Value) -> SourceBuilder {
+fn operation(operation: &Value) -> SourceBuilder {
     let document = json!({
         "openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": "https://api.example.com"}],
         "paths": {"/a": {"post": operation}},
@@ -44,7 +44,7 @@ async fn values_are_reported_with_their_argument() {
     let form = json!({"schema": {"type": "object", "properties": {
         "file": {"type": "string", "format": "binary"},
     }}});
-    let collector = operation(json!({
+    let collector = operation(&json!({
         "operationId": "a", "responses": {},
         "parameters": [
             {"name": "X-Note", "in": "header", "schema": {}},
@@ -99,7 +99,7 @@ fn a_document_that_has_them_is_told_where() {
             "its parameter \"a;b\" is not a valid cookie name",
         ),
     ] {
-        let problem = refusals(&operation(wrong)).concat();
+        let problem = refusals(&operation(&wrong)).concat();
         assert!(
             problem.contains("POST /a") && problem.contains(part),
             "{problem}"

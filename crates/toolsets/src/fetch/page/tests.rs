@@ -332,23 +332,25 @@ async fn so_many_pages_are_fetched_at_once_and_others_wait() {
 async fn a_conversion_that_fails_is_told_from_a_slow_one() {
     let (server, _) = serve(|_| response("200 OK\r\ncontent-type: text/html", b"<p>words")).await;
     let url = format!("{}/page", base(server));
-    for (conversion, expected) in [
+    for (fetch_seconds, conversion, expected) in [
         (
-            Duration::from_millis(20),
+            60,
+            Duration::from_secs(1),
             format!(
-                "Failed to convert {url} to text: it waited 0.02 s for other calls and did not begin; try again later"
+                "Failed to convert {url} to text: it waited 1 s for other calls and did not begin; try again later"
             ),
         ),
         (
+            5,
             Duration::from_secs(60),
             format!(
-                "Failed to fetch {url}: fetching it and converting it to text took longer than 1 s (builtin.fetch.timeout_seconds); try again later, or fetch a shorter page"
+                "Failed to fetch {url}: fetching it and converting it to text took longer than 5 s (builtin.fetch.timeout_seconds); try again later, or fetch a shorter page"
             ),
         ),
     ] {
         let mut pages = pages(|config| {
             config.robots = false;
-            config.timeout_seconds = 1;
+            config.timeout_seconds = fetch_seconds;
         });
         pages.conversions = Blocking::new(1, conversion);
         let (hold, held) = std::sync::mpsc::channel::<()>();
