@@ -336,7 +336,7 @@ mod tests {
     /// More than tokio lets a task accept before it has to yield.
     #[tokio::test]
     async fn every_connection_that_waits_is_taken() {
-        const CLIENTS: usize = 300;
+        const CLIENTS: usize = 140;
         let (door, _clients) = with_clients(CLIENTS).await;
         let (worker, inbox) = Worker::without_thread(CLIENTS);
         let hits = LimitCounters::new(&crate::telemetry::Metrics::default());

@@ -184,7 +184,7 @@ pub struct HttpLimits {
     pub body_bytes: usize,
     /// Time in which a request head, or the preface of an HTTP/2 connection, must arrive, in seconds.
     pub header_seconds: u32,
-    /// Time in which a request body must arrive, in seconds. Beyond it: 408.
+    /// Time in which a request body must arrive once its client is authenticated, in seconds. Beyond it: 408.
     pub body_seconds: u32,
     /// Minimum rate of a request body after its first five seconds, in bytes per second. Below it: 408.
     pub body_bytes_per_second: u32,

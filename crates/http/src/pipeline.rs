@@ -93,7 +93,7 @@ enum State {
 struct Layered {
     response: Waiting<Response<Body>>,
     /// Receives what the layers leave of the body.
-    rest: oneshot::Receiver<Body>,
+    rest: Option<oneshot::Receiver<Body>>,
     /// True if its client waits to be asked for its body.
     expects_continue: bool,
 }
@@ -183,7 +183,7 @@ impl RequestFuture {
         let (mut left, ()) = Request::new(()).into_parts();
         left.version = self.head.version;
         let head = std::mem::replace(&mut self.head, left);
-        let (body, rest) = lend(std::mem::take(&mut self.body));
+        let (body, rest) = lend(std::mem::take(&mut self.body), head.version);
         let mut request = Request::from_parts(head, body);
         let connection = LayeredConn::new(&self.service.connection);
         request.extensions_mut().insert(connection);
@@ -213,7 +213,7 @@ impl RequestFuture {
                 let response = ready!(layered.response.as_mut().poll(cx));
                 // Dropped, since futures of layers may hold the request. A body that is read during the response is kept.
                 layered.response = Box::pin(std::future::pending());
-                if let Ok(rest) = layered.rest.try_recv() {
+                if let Some(Ok(rest)) = layered.rest.as_mut().map(oneshot::Receiver::try_recv) {
                     self.body = rest;
                 }
                 Poll::Ready(response)

@@ -128,7 +128,7 @@ impl BodyReader {
 const DROPPED_MAX: usize = 64 * 1024;
 
 /// The response to a request whose body nothing reads. What has arrived of the body is dropped, so that its HTTP/1 connection
-/// stays open.
+/// stays open, or the window of its HTTP/2 connection.
 pub(super) struct UnreadBody {
     /// The response, until the chunks that have arrived are dropped.
     response: Option<Box<Response<Body>>>,
@@ -155,8 +155,13 @@ impl UnreadBody {
         let Some(mut response) = self.response.take() else {
             return Poll::Pending;
         };
-        let is_over = Version::HTTP_2 <= version || response.headers().contains_key(CONNECTION);
-        if !is_over && let Some(length) = drop_arrived(cx, body) {
+        if Version::HTTP_2 <= version {
+            *body = Body::empty();
+            return Poll::Ready(*response);
+        }
+        if !response.headers().contains_key(CONNECTION)
+            && let Some(length) = drop_arrived(cx, body)
+        {
             self.dropped += length;
             // hyper gives a chunk at each poll, so more of them may have arrived.
             if 0 < length && self.dropped <= DROPPED_MAX {
@@ -177,14 +182,18 @@ struct LentBody {
     rest: Option<oneshot::Sender<Body>>,
 }
 
-/// Lends a body to the layers of the application, and receives what they leave of it.
-pub(super) fn lend(body: Body) -> (Body, oneshot::Receiver<Body>) {
+/// Lends a body to the layers of the application, and receives what they leave of it. Over HTTP/2 nothing is given back: an
+/// unread body would hold the receive window of its connection.
+pub(super) fn lend(body: Body, version: Version) -> (Body, Option<oneshot::Receiver<Body>>) {
+    if Version::HTTP_2 <= version || body.is_end_stream() {
+        return (body, None);
+    }
     let (sender, rest) = oneshot::channel();
     let lent = LentBody {
         body,
         rest: Some(sender),
     };
-    (Body::new(lent), rest)
+    (Body::new(lent), Some(rest))
 }
 
 impl http_body::Body for LentBody {
@@ -264,15 +273,18 @@ mod tests {
 
     #[tokio::test]
     async fn the_rest_of_a_lent_body_is_given_back_and_a_read_one_is_not() {
-        let (body, mut rest) = lend(Body::from("abc"));
+        let (body, rest) = lend(Body::from("abc"), Version::HTTP_11);
+        let mut rest = rest.expect("it is lent");
         assert!(rest.try_recv().is_err(), "the layers have it");
         drop(body);
         let left = rest.try_recv().map(|rest| rest.size_hint().exact());
         assert_eq!(left, Ok(Some(3)));
-        let (mut body, mut rest) = lend(Body::from("abc"));
+        let (mut body, rest) = lend(Body::from("abc"), Version::HTTP_11);
+        let mut rest = rest.expect("it is lent");
         let read = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
         assert!(read.is_some_and(|frame| frame.is_ok()));
         drop(body);
         assert!(rest.try_recv().is_err());
+        assert!(lend(Body::from("abc"), Version::HTTP_2).1.is_none());
     }
 }

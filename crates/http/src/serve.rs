@@ -173,6 +173,7 @@ impl Listener {
                 server.idle().await;
             }
         };
+        let mut last_words = LAST_WORDS;
         if timeout_at(deadline, idle()).await.is_err() {
             tracing::warn!(
                 patience_s = budget.calls.as_secs_f64(),
@@ -181,9 +182,12 @@ impl Listener {
             );
             // Pending calls receive a final response; clients that do not read it are cut off.
             servers.iter().for_each(|server| server.stop_calls());
-            let _ = tokio::time::timeout(LAST_WORDS, idle()).await;
+            if tokio::time::timeout(LAST_WORDS, idle()).await.is_err() {
+                // The rest of the reserve is for what the application and telemetry still have to do.
+                last_words /= 5;
+            }
         }
-        join_all(workers.into_iter().map(|worker| worker.stop(LAST_WORDS))).await;
+        join_all(workers.into_iter().map(|worker| worker.stop(last_words))).await;
         Ok(())
     }
 }

@@ -203,7 +203,7 @@ impl Worker {
         if tokio::time::timeout(within, self.ended).await.is_err() {
             tracing::error!(
                 thread = self.thread.thread().name(),
-                "a worker thread did not end, because a tool blocks it; use #[tool(blocking)] for code that blocks"
+                "a worker thread did not end in time, probably because a tool blocks it; use #[tool(blocking)] for code that blocks"
             );
         } else if self.thread.join().is_err() {
             tracing::error!("a worker thread panicked");

@@ -18,6 +18,7 @@ use super::lifecycle::Lifecycle;
 use super::reload::Reloader;
 use super::signals::{Signals, stop_signal};
 use super::supervisor::{ServerTasks, Supervisor};
+use crate::audit::Audit;
 use crate::auth::Authentication;
 use crate::server::Server;
 use crate::source::Upstreams;
@@ -196,9 +197,27 @@ impl BoundServer {
             started = lifecycle.start(background) => Some(started),
             () = &mut stop => None,
         };
+        let ends = async |audit: Option<&Audit>| {
+            let upstreams = async {
+                if let Some(upstreams) = &upstreams {
+                    upstreams.stop(budget.children).await;
+                }
+            };
+            let records = async {
+                let mut within = budget.flush;
+                // Audit records may go to the collector too.
+                if let Some(audit) = audit {
+                    within /= 2;
+                    audit.flush(within).await;
+                }
+                export.flush(within).await;
+            };
+            tokio::join!(upstreams, records);
+        };
         if !matches!(started, Some(Ok(()))) {
             let deadline = Instant::now() + budget.calls;
             lifecycle.stop(background, deadline, budget.slack / 2).await;
+            ends(None).await;
             return started.unwrap_or(Ok(()));
         }
         if let Some(upstreams) = &upstreams {
@@ -238,22 +257,7 @@ impl BoundServer {
         let deadline = stopped_at + budget.delay + budget.calls;
         lifecycle.stop(background, deadline, budget.slack / 2).await;
         drop(tasks);
-        tokio::join!(
-            async {
-                if let Some(upstreams) = &upstreams {
-                    upstreams.stop(budget.children).await;
-                }
-            },
-            async {
-                let mut within = budget.flush;
-                // Audit records may go to the collector too.
-                if let Some(audit) = &audit {
-                    within /= 2;
-                    audit.flush(within).await;
-                }
-                export.flush(within).await;
-            }
-        );
+        ends(audit.as_deref()).await;
         Ok(served?)
     }
 }
