@@ -50,6 +50,8 @@ pub(super) struct Inner {
     /// Keys ordered by expiry.
     ends: BTreeSet<(Instant, Arc<str>)>,
     owners: HashMap<u64, Owner, RandomState>,
+    /// Room of the table `owners`. Removed elements lower its `capacity()` until it is rehashed, and not its size.
+    owners_room: usize,
     kinds: Vec<Usage>,
     /// Cost of the keys and contents of all entries, in bytes.
     contents: usize,
@@ -93,6 +95,7 @@ impl Inner {
             entries: BTreeMap::new(),
             ends: BTreeSet::new(),
             owners: HashMap::default(),
+            owners_room: 0,
             kinds: Vec::new(),
             contents: 0,
             channels: Channels::default(),
@@ -109,7 +112,7 @@ impl Inner {
     }
 
     fn index_bytes(&self) -> usize {
-        self.entries.len() * INDEX_BYTES + table(self.owners.capacity(), size_of::<(u64, Owner)>())
+        self.entries.len() * INDEX_BYTES + table(self.owners_room, size_of::<(u64, Owner)>())
     }
 
     pub(super) fn usage(&self) -> Vec<Usage> {
@@ -274,9 +277,13 @@ impl Inner {
         if entry.may_go {
             change(&mut owner.may_go, entry.cost);
         }
-        if owner.bytes == 0 {
+        let is_gone = owner.bytes == 0;
+        self.owners_room = self.owners_room.max(self.owners.capacity());
+        if is_gone {
             self.owners.remove(&entry.owner);
-            shrink(&mut self.owners);
+            if shrink(&mut self.owners) {
+                self.owners_room = self.owners.capacity();
+            }
         }
     }
 
@@ -463,12 +470,14 @@ pub(super) fn table(room: usize, element: usize) -> usize {
     buckets * (element + 1) + GROUP_BYTES
 }
 
-/// Returns the memory of a table that has become much too large.
-pub(super) fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V, RandomState>) {
+/// Returns the memory of a table that has become much too large. Returns true if it was.
+pub(super) fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V, RandomState>) -> bool {
     let is_large = TABLE_MIN < map.capacity() && map.len() < map.capacity() / 4;
-    if is_large || map.is_empty() {
+    let shrinks = is_large || map.is_empty();
+    if shrinks {
         map.shrink_to(map.len() * 2);
     }
+    shrinks
 }
 
 #[cfg(test)]
