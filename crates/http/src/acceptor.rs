@@ -31,6 +31,8 @@ pub(crate) struct Acceptor<'s> {
     peers: ConnLimits,
     /// The connection that waits until there is capacity for it.
     arrived: Option<AcceptedSocket>,
+    /// The connection that waits until a worker has room for it.
+    handed: Option<Handoff>,
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
     /// its client need not wait.
     reserve: Option<File>,
@@ -58,6 +60,7 @@ impl<'s> Acceptor<'s> {
                 config.trusted_proxies.clone(),
             ),
             arrived: None,
+            handed: None,
             reserve: reserve(),
             full: LogInterval::new(TOLD_AGAIN_AFTER),
             starved: LogInterval::new(TOLD_AGAIN_AFTER),
@@ -80,6 +83,7 @@ impl<'s> Acceptor<'s> {
 
     /// Takes the connections that wait in the kernel's accept queue, regardless of the limit of connections.
     pub async fn take_waiting(&mut self) {
+        self.hand_over().await;
         self.take_arrived().await;
         // An unconstrained future is not made to yield after some number of connections, which would look as if none waited.
         while let Some(Ok(arrived)) = unconstrained(self.door.accept()).now_or_never() {
@@ -138,13 +142,33 @@ impl<'s> Acceptor<'s> {
                 return;
             }
         };
-        let accepted = Handoff {
+        self.handed = Some(Handoff {
             stream,
             peer,
             at: Instant::now(),
             place,
-        };
-        hand_over(self.workers, accepted).await;
+        });
+        self.hand_over().await;
+    }
+
+    /// Assigns the connection to the least loaded worker that accepts it. A blocked worker with a full queue does not delay
+    /// others.
+    async fn hand_over(&mut self) {
+        let mut order: Vec<_> = self.workers.iter().collect();
+        while let Some(mut handed) = self.handed.take() {
+            order.sort_by_key(|worker| worker.connections());
+            for worker in &order {
+                match worker.offer(handed) {
+                    Ok(()) => return,
+                    Err(refused) => handed = refused,
+                }
+            }
+            if order.is_empty() {
+                return;
+            }
+            self.handed = Some(handed);
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// The system has no socket for the next connection.
@@ -183,25 +207,6 @@ impl<'s> Acceptor<'s> {
             }
             None => false,
         }
-    }
-}
-
-/// Assigns a connection to the least loaded worker that accepts it. A blocked worker with a full queue does not delay
-/// others.
-async fn hand_over(workers: &[Worker], mut accepted: Handoff) {
-    let mut order: Vec<_> = workers.iter().collect();
-    loop {
-        order.sort_by_key(|worker| worker.connections());
-        for worker in &order {
-            match worker.offer(accepted) {
-                Ok(()) => return,
-                Err(refused) => accepted = refused,
-            }
-        }
-        if order.is_empty() {
-            return;
-        }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -293,33 +298,17 @@ mod tests {
         assert_eq!(raised(None, None, 20_512), None);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_worker_that_is_blocked_does_not_keep_connections_from_the_others() {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let peers = ConnLimits::new(None, crate::net::TrustedProxies::default());
-        let accepted = || {
-            let stream = std::net::TcpStream::connect(address).expect("it listens");
-            let (place, _) = peers.enter(IpAddr::V4(Ipv4Addr::LOCALHOST));
-            Handoff {
-                stream,
-                peer: IpAddr::V4(Ipv4Addr::LOCALHOST).into(),
-                at: Instant::now(),
-                place,
-            }
-        };
+        let (door, _clients) = with_clients(4).await;
         let (blocked, _unread) = Worker::without_thread(1);
-        let (free, mut inbox) = Worker::without_thread(8);
+        let (free, inbox) = Worker::without_thread(8);
+        let hits = LimitCounters::new(&crate::telemetry::Metrics::default());
         let workers = [blocked, free];
+        let mut acceptor = Acceptor::new(&door, &workers, &HttpConfig::default(), &hits);
         // The first is the one with the fewest, and has room for one.
-        for _ in 0..4 {
-            hand_over(&workers, accepted()).await;
-        }
-        let mut came = 0;
-        while inbox.try_recv().is_ok() {
-            came += 1;
-        }
-        assert_eq!(came, 3);
+        acceptor.take_waiting().await;
+        assert_eq!(inbox.len(), 3);
     }
 
     /// A socket that listens, and clients that wait for it.
@@ -344,6 +333,19 @@ mod tests {
         let mut acceptor = Acceptor::new(&door, &workers, &HttpConfig::default(), &hits);
         acceptor.take_waiting().await;
         assert_eq!(inbox.len(), CLIENTS);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_waits_for_a_worker_is_taken_too() {
+        let (door, _clients) = with_clients(2).await;
+        let (worker, mut inbox) = Worker::without_thread(1);
+        let hits = LimitCounters::new(&crate::telemetry::Metrics::default());
+        let workers = [worker];
+        let mut acceptor = Acceptor::new(&door, &workers, &HttpConfig::default(), &hits);
+        let running = tokio::time::timeout(2 * PAUSE, acceptor.run()).await;
+        assert!(running.is_err() && inbox.try_recv().is_ok() && inbox.is_empty());
+        acceptor.take_waiting().await;
+        assert_eq!(inbox.len(), 1);
     }
 
     #[tokio::test]

@@ -89,8 +89,13 @@ impl CatalogBuilder {
         })
     }
 
-    /// Prepares the catalogs of a changed configuration. It changes nothing before the commit.
-    pub(super) async fn prepare(self: &Arc<Self>, config: &Config) -> Result<Commit, AppError> {
+    /// Prepares the catalogs of a changed configuration, whose upstream servers may differ from those that are connected. It
+    /// changes nothing before the commit.
+    pub(super) async fn prepare(
+        self: &Arc<Self>,
+        config: &Config,
+        waits_for_upstreams: bool,
+    ) -> Result<Commit, AppError> {
         let mut config = config.clone();
         self.identity.apply(&mut config);
         let config = Arc::new(config);
@@ -111,7 +116,7 @@ impl CatalogBuilder {
             loaded = loaded.or_keep(&config.sources, &current.config.sources, &current.loaded);
         }
         let (catalog, policy) = checked_catalog(&self.items, &loaded, &config)?;
-        endpoints::check_selections(&config, &self.items, &catalog)?;
+        endpoints::check_selections(&config, &self.items, &catalog, waits_for_upstreams)?;
         let rules = config.policy.rules.len();
         let rejected = catalog.refused().to_vec();
         let prepared = self.prepared(catalog, &config, policy)?;

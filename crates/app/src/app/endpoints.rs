@@ -169,15 +169,19 @@ pub(super) async fn build(
     Ok(endpoints)
 }
 
-/// Checks the configured endpoints with their present settings. A running server still has those of its start.
+/// Checks the configured endpoints with their present settings. A running server still has those of its start, and the items of
+/// other upstream servers than at the next start if `waits_for_upstreams`.
 pub(super) fn check_selections(
     config: &Config,
     items: &AppItems,
     whole: &Catalog,
+    waits_for_upstreams: bool,
 ) -> Result<(), AppError> {
     for (name, settings) in &config.endpoints {
         let content = Content::selection(name, settings, items)?;
-        check_search_names(&content.config(config), &content.catalog(whole)?)?;
+        if !waits_for_upstreams {
+            check_search_names(&content.config(config), &content.catalog(whole)?)?;
+        }
     }
     Ok(())
 }

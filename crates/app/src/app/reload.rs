@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use self::start_check::{check_start, checked_files};
+use self::start_check::{check_start, checked_files, is_in};
 use super::catalog_builder::{CatalogBuilder, Refresh, RefreshedSources};
 use super::error::{AppError, MainError};
 use super::hooks::{Commit, Hook};
@@ -230,7 +230,11 @@ impl Reloader {
         let restart: Vec<_> = restart.map(|(name, _)| name.as_str()).collect();
         check_start(&loaded.config, &restart, self.catalogs.apps())?;
         // This takes longest, and the hooks read files that can change meanwhile.
-        let catalogs = self.catalogs.prepare(&loaded.config).await?;
+        let waits_for_upstreams = restart.iter().any(|name| is_in(name, "upstreams"));
+        let catalogs = self
+            .catalogs
+            .prepare(&loaded.config, waits_for_upstreams)
+            .await?;
         let commits = self.hooks.iter().map(|hook| hook(&loaded.config));
         let mut commits = commits.collect::<Result<Vec<_>, _>>()?;
         commits.push(catalogs);

@@ -91,7 +91,7 @@ fn check_authentication<'a>(
 }
 
 /// Returns true if a setting belongs to a section: `http.tls.key` to `http.tls`.
-fn is_in(setting: &str, section: &str) -> bool {
+pub(super) fn is_in(setting: &str, section: &str) -> bool {
     let rest = setting.strip_prefix(section);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
