@@ -279,7 +279,7 @@ fn raised(current: Option<u64>, maximum: Option<u64>, needed: u64) -> Option<u64
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::Ipv4Addr;
 
     use super::*;
     use crate::transport::http::serve;
