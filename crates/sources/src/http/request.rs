@@ -292,6 +292,12 @@ fn body(
     method: &Method,
     form: Vec<(String, Slot)>,
 ) -> Result<Body, String> {
+    if config.content_type.is_some() && config.body.is_none() {
+        return Err(
+            "content_type: it is the media type of body, which is not set; remove it, or use the header Content-Type"
+                .to_owned(),
+        );
+    }
     let given = [
         config.json.is_some(),
         config.body.is_some(),

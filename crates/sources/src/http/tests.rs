@@ -488,6 +488,10 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
             json!({"method": "POST", "arguments": {"a": {}}, "content_type": "text/xml", "body": "<a><![CDATA[{{ a | safe }}, {{ a }}]]></a>"}),
             "CDATA does not undo",
         ),
+        (
+            json!({"method": "POST", "json": {"a": 1}, "content_type": "application/vnd.api+json"}),
+            "content_type: it is the media type of body",
+        ),
         (json!({"method": "G E T"}), "method"),
         (json!({"method": "CONNECT"}), "not for calling"),
         (json!({"headers": {"host": "x"}}), "by the client itself"),
