@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_page_is_small_and_loads_nothing() {
-        PAGE.check(60 * 1024);
+        PAGE.check(80 * 1024);
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! Pages that consist of one file with a script and a style, which nothing else can be added to.
 
-mod shrink;
-
 use aws_lc_rs::digest::{self, SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -13,21 +10,20 @@ use http::{HeaderName, HeaderValue, Response};
 
 use crate::net::Body;
 
-/// A page, without what only readers of its source need.
+/// A page, with the digests of its script and style.
 #[derive(Debug)]
 pub(super) struct StaticPage {
-    text: Bytes,
+    text: &'static str,
     script: String,
     style: String,
 }
 
 impl StaticPage {
-    pub(super) fn new(source: &str) -> Self {
-        let text = shrink::page(source);
+    pub(super) fn new(text: &'static str) -> Self {
         Self {
-            script: digest(within(&text, "<script>", "</script>")),
-            style: digest(within(&text, "<style>", "</style>")),
-            text: text.into(),
+            script: digest(within(text, "<script>", "</script>")),
+            style: digest(within(text, "<style>", "</style>")),
+            text,
         }
     }
 
@@ -45,7 +41,7 @@ impl StaticPage {
 
     /// Responds with the page. Its script may send requests to these origins, each with a space before it.
     pub(super) fn respond(&self, origins: &str) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.text.clone()));
+        let mut response = Response::new(Body::from(self.text));
         let headers: [(HeaderName, HeaderValue); 5] = [
             (
                 CONTENT_TYPE,
@@ -63,7 +59,7 @@ impl StaticPage {
     /// Checks in tests that the page has one script and one style, that it loads nothing, and that it is not too large.
     #[cfg(test)]
     pub(super) fn check(&self, bytes_max: usize) {
-        let page = std::str::from_utf8(&self.text).expect("UTF-8");
+        let page = self.text;
         assert_eq!(page.matches("<script").count(), 1);
         assert_eq!(page.matches("<style").count(), 1);
         for foreign in [
