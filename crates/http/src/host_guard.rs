@@ -1,22 +1,42 @@
-//! Host and Origin checks, against web pages that call the server without their visitors' knowledge.
+//! `Host` and `Origin`: which web pages may call the server, and which may read its responses (CORS).
+//!
+//! The checks are against pages that call the server without their visitors' knowledge. Only configured origins may read
+//! responses, each by name and never as `*`. Browser credentials (cookies) are not used.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use http::header::{HOST, ORIGIN};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN, VARY,
+};
 use http::request::Parts;
-use http::{HeaderValue, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version};
 
 use super::config::HttpConfig;
 use super::headers::Fields;
 use super::host::{is_host, split_host};
 use super::rejection::HttpError;
 use crate::auth::PublicUrl;
+use crate::net::Body;
 use crate::telemetry::LogInterval;
 
 /// Minimum interval between log entries about rejections.
 const REPORTED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// Routes of the application may have further methods than the protocol.
+const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
+/// Headers that protocol clients and OpenTelemetry send; mirrored parameters are added on request. Not all browsers
+/// leave out a `User-Agent` that a page sets.
+const HEADERS: &str = "accept, authorization, baggage, content-type, dpop, if-none-match, last-event-id, mcp-method, mcp-name, \
+                       mcp-protocol-version, mcp-session-id, traceparent, tracestate, user-agent, x-api-key";
+const PARAMETER: &str = "mcp-param-";
+const EXPOSED: &str =
+    "dpop-nonce, etag, mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
+/// Max age of a preflight result in seconds: two hours, the maximum of any browser.
+const MAX_AGE_SECONDS: u16 = 7200;
 
 /// Permitted hosts and origins: protection against DNS rebinding (HTTP-01, HTTP-08).
 #[derive(Debug)]
@@ -27,6 +47,8 @@ pub(crate) struct HostGuard {
     /// not taken apart once more.
     usual: OnceLock<Box<str>>,
     origins: Vec<String>,
+    /// Origins whose pages may read responses.
+    readers: Vec<String>,
     /// Pages from loopback may call too.
     local_origins: bool,
     /// Names from `http.allowed_hosts`. Pages that this server serves under them may call it.
@@ -58,6 +80,11 @@ impl HostGuard {
         let public_host = public
             .as_ref()
             .and_then(|public| HostPattern::parse(public.host()));
+        let readers: Vec<_> = config
+            .allowed_origins
+            .iter()
+            .map(|origin| origin.to_ascii_lowercase())
+            .collect();
         let is_restricted = local || !config.allowed_hosts.is_empty() || public.is_some();
         let hosts = is_restricted.then(|| {
             let local_hosts = LOCAL_HOSTS
@@ -72,14 +99,13 @@ impl HostGuard {
         Self {
             hosts,
             usual: OnceLock::new(),
-            origins: config
-                .allowed_origins
+            origins: readers
                 .iter()
-                .map(String::as_str)
+                .cloned()
                 // Its own pages.
-                .chain(public.as_ref().map(PublicUrl::origin))
-                .map(str::to_ascii_lowercase)
+                .chain(public.map(|public| public.origin().to_ascii_lowercase()))
                 .collect(),
+            readers,
             local_origins: local,
             named,
             reported: LogInterval::new(REPORTED_AGAIN_AFTER),
@@ -205,6 +231,75 @@ impl HostGuard {
             return foreign;
         }
         Err(HttpError::OriginUnnamed)
+    }
+}
+
+/// CORS.
+impl HostGuard {
+    /// The origin of a request, if its pages may read the response.
+    #[inline]
+    pub fn reader(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        if self.readers.is_empty() {
+            return None;
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let (Some(origin), None) = (origins.next(), origins.next()) else {
+            return None;
+        };
+        let is_known = |known: &String| origin.as_bytes().eq_ignore_ascii_case(known.as_bytes());
+        self.readers.iter().any(is_known).then(|| origin.clone())
+    }
+
+    /// Returns true for a CORS preflight request.
+    pub(crate) fn is_preflight(head: &Parts) -> bool {
+        head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    }
+
+    /// Builds the preflight response.
+    pub fn preflight(asked: &HeaderMap) -> Response<Body> {
+        let mut allowed = HEADERS.to_owned();
+        let names = asked.get(ACCESS_CONTROL_REQUEST_HEADERS);
+        let names = names.and_then(|names| names.to_str().ok()).unwrap_or("");
+        for name in names.split(',').map(str::trim) {
+            let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+            let is_parameter = name
+                .get(..PARAMETER.len())
+                .is_some_and(|prefix| prefix.eq_ignore_ascii_case(PARAMETER));
+            if is_parameter && name.bytes().all(is_token) {
+                allowed.push_str(", ");
+                allowed.push_str(name);
+            }
+        }
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        headers.insert(
+            ACCESS_CONTROL_ALLOW_METHODS,
+            HeaderValue::from_static(METHODS),
+        );
+        if let Ok(allowed) = HeaderValue::try_from(allowed) {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+        }
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS.into());
+        response
+    }
+
+    /// Permits the pages of an origin to read a response.
+    pub fn let_read(origin: HeaderValue, response: &mut Response<Body>) {
+        let headers = response.headers_mut();
+        // Public documents can be read from every origin, and shared caches keep them for all.
+        if headers
+            .get(ACCESS_CONTROL_ALLOW_ORIGIN)
+            .is_some_and(|any| any == "*")
+        {
+            return;
+        }
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(VARY, HeaderValue::from_static("origin"));
+        headers.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(EXPOSED),
+        );
     }
 }
 

@@ -53,7 +53,6 @@ mod route;
 mod headers;
 mod host;
 mod host_guard;
-mod cors;
 mod layers;
 mod service;
 mod authentication;

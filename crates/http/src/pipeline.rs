@@ -43,6 +43,7 @@ use super::context::{
     ConnService, Dispatched, LayeredConn, Origin, Outcome, RequestContext, Waiting,
 };
 use super::headers::{AdmittedHead, expects_continue};
+use super::host_guard::HostGuard;
 use super::layers::McpService;
 use super::rejection::{HttpError, Rejection};
 use super::request_body::{BodyReader, UnreadBody, lend};
@@ -110,7 +111,7 @@ impl RequestFuture {
         Self {
             is_stream: connection.open_stream(),
             client: router.client(connection.shared().peer(), &head.headers),
-            cors_origin: router.cors.origin(&head.headers),
+            cors_origin: router.guard.reader(&head.headers),
             gzip: config.compression && compress::takes_gzip(&head.headers),
             last,
             begun: config.server_timing.then(Instant::now),
@@ -161,8 +162,8 @@ impl RequestFuture {
             Ok(summary) => summary,
             Err(error) => return Poll::Ready(router.reject_head(error, &self.head, Some(client))),
         };
-        if self.cors_origin.is_some() && router.cors.is_preflight(&self.head) {
-            return Poll::Ready(router.cors.preflight(&self.head.headers));
+        if self.cors_origin.is_some() && HostGuard::is_preflight(&self.head) {
+            return Poll::Ready(HostGuard::preflight(&self.head.headers));
         }
         if let Some(layers) = service.service.layered.clone() {
             return self.begin_layered(cx, layers);
@@ -229,7 +230,7 @@ impl RequestFuture {
         let router = &*self.service.service.router;
         connection.response_is_ready();
         if let Some(origin) = self.cors_origin.take() {
-            router.cors.allow(origin, response);
+            HostGuard::let_read(origin, response);
         }
         if self.last || router.telemetry.life.is_draining() && !connection.is_http2() {
             response

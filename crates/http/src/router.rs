@@ -10,7 +10,6 @@ use http::{HeaderMap, Method, Response, Uri, Version};
 
 use super::config::HttpConfig;
 use super::connection::ConnectionState;
-use super::cors::Cors;
 use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
 use super::layers::{Layers, RouteHandler};
@@ -44,7 +43,6 @@ pub(crate) struct Router {
     /// Path prefix of the public URL, accepted in front of each path.
     pub prefix: Box<str>,
     pub(crate) guard: HostGuard,
-    pub(crate) cors: Cors,
     /// Which headers with client addresses the trusted proxies write.
     pub(super) forwarded: ForwardedHeadersSeen,
     pub layers: Layers,
@@ -139,9 +137,9 @@ impl Router {
     /// configured. Layers may handle CORS themselves.
     #[cold]
     fn asks_in_vain(&self, path: &str, head: &Parts) -> bool {
-        self.cors.is_preflight(head)
+        HostGuard::is_preflight(head)
             && head.headers.contains_key(ORIGIN)
-            && self.cors.origin(&head.headers).is_none()
+            && self.guard.reader(&head.headers).is_none()
             && self.layers.is_empty()
             && self.layers.public_at(path).is_none()
             && Route::of(path).is_some_and(|(route, _)| !route.has(&Method::OPTIONS))

@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout_at};
 use super::acceptor::Acceptor;
 use super::config::{HttpConfig, SocketMode};
 use super::conn_driver::Drain;
-use super::cors::Cors;
 use super::host_guard::HostGuard;
 use super::layers::Layers;
 use super::listener;
@@ -201,7 +200,6 @@ pub(super) fn router(
     Router {
         tls: None,
         guard: HostGuard::new(&config),
-        cors: Cors::new(&config.allowed_origins),
         forwarded: ForwardedHeadersSeen::default(),
         telemetry: server.telemetry().clone(),
         refusals: Refusals::new(&server.telemetry().metrics),
