@@ -207,6 +207,20 @@ fn a_client_of_http_2_that_confirms_nothing_does_not_delay_a_stop() {
 }
 
 #[test]
+fn a_client_that_does_not_begin_its_tls_handshake_does_not_delay_a_stop() {
+    let file = |name| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut program = start(&[
+        ("LONGSHORE_HTTP__TLS__CERTIFICATE", &file("server.crt")),
+        ("LONGSHORE_HTTP__TLS__KEY", &file("server.key")),
+        ("LONGSHORE_HTTP__TLS__HANDSHAKE_SECONDS", "600"),
+        ("LONGSHORE_DRAIN__GRACE_SECONDS", "600"),
+    ]);
+    let _silent = TcpStream::connect(program.address).expect("it listens");
+    program.process.signal("TERM");
+    assert_eq!(program.process.exit_code(), Some(0));
+}
+
+#[test]
 fn a_standard_error_that_nobody_reads_stops_nothing() {
     // The pipe is never read beyond the greeting, and each call is logged several times.
     let program = start(&[("LONGSHORE_LOG__LEVEL", "trace")]);

@@ -38,6 +38,10 @@ impl Tls {
         match *self {}
     }
 
+    pub(crate) async fn handshake_timeout(&self) {
+        match *self {}
+    }
+
     pub(crate) async fn accept(&self, _: TcpConn) -> io::Result<TlsConnection> {
         match *self {}
     }

@@ -102,21 +102,18 @@ impl Tls {
         }))
     }
 
-    /// Performs the handshake within `http.tls.handshake_seconds`.
+    /// Completes after `http.tls.handshake_seconds`.
+    pub(crate) async fn handshake_timeout(&self) {
+        RunningSeconds::begin().reach(self.handshake_seconds).await;
+    }
+
+    /// Performs the handshake.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](io::ErrorKind::TimedOut) after that time. Otherwise the error of the handshake, or of a client
-    /// certificate that cannot be read.
+    /// The error of the handshake, or of a client certificate that cannot be read.
     pub(crate) async fn accept(&self, stream: TcpConn) -> io::Result<TlsConnection> {
-        let accepting = TlsAcceptor::from(self.current()).accept(stream);
-        let stream = tokio::select! {
-            biased;
-            accepted = accepting => accepted?,
-            () = RunningSeconds::begin().reach(self.handshake_seconds) => {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        };
+        let stream = TlsAcceptor::from(self.current()).accept(stream).await?;
         let (_, session) = stream.get_ref();
         // The certificate is verified; one that cannot be parsed still proves nothing.
         let certificate = match session.peer_certificates() {

@@ -76,17 +76,28 @@ impl ConnTask {
         }
     }
 
-    /// Performs the TLS handshake; returns true if HTTP/2 was negotiated. `None` on a timeout.
+    /// Performs the TLS handshake; returns true if HTTP/2 was negotiated. `None` on a timeout, or if the client disconnected or
+    /// was silent until shutdown.
     async fn shake_hands(&self, tls: &Tls, stream: TcpConn) -> io::Result<Option<(Stream, bool)>> {
         // The handshake has a time limit of its own.
         self.state.apply(Event::TlsHandshake);
-        let accepted = match tls.accept(stream).await {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+        let accepting = async {
+            match first_bytes(stream.as_stream(), &self.drain, &mut [0]).await? {
+                0 => Ok(None),
+                _ => tls.accept(stream).await.map(Some),
+            }
+        };
+        let accepted = tokio::select! {
+            biased;
+            accepted = accepting => accepted?,
+            () = tls.handshake_timeout() => {
                 let limits = &self.service.router.endpoint.server.limits;
                 limits.hits.count(Limit::HandshakeSeconds);
-                return Ok(None);
+                None
             }
-            accepted => accepted?,
+        };
+        let Some(accepted) = accepted else {
+            return Ok(None);
         };
         if let Some(certificate) = accepted.certificate {
             self.state.shared().set_certificate(certificate);
@@ -173,20 +184,7 @@ async fn speaks_http2(
     const PREFACE: &[u8] = b"PRI * HTTP/2.0";
     let mut beginning = [0; PREFACE.len()];
     loop {
-        let news = drain.news();
-        let peek = stream.peek(&mut beginning);
-        let seen = if drain.has_begun() {
-            // Bytes sent before shutdown began are still served.
-            match tokio::time::timeout(LAST_LOOK, peek).await {
-                Ok(seen) => seen?,
-                Err(_) => return Ok(None),
-            }
-        } else {
-            tokio::select! {
-                seen = peek => seen?,
-                () = news => continue,
-            }
-        };
+        let seen = first_bytes(stream, drain, &mut beginning).await?;
         let seen = &beginning[..seen];
         match seen {
             [] => return Ok(None),
@@ -201,6 +199,23 @@ async fn speaks_http2(
                 state.apply(Event::PartOfHead);
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
+        }
+    }
+}
+
+/// Copies the first bytes of a client, without consuming them. Returns 0 if it disconnected, or sent nothing before shutdown
+/// began.
+async fn first_bytes(stream: &TcpStream, drain: &Drain, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        let news = drain.news();
+        let peek = stream.peek(bytes);
+        if drain.has_begun() {
+            // Bytes sent before shutdown began are still served.
+            return tokio::time::timeout(LAST_LOOK, peek).await.unwrap_or(Ok(0));
+        }
+        tokio::select! {
+            seen = peek => return seen,
+            () = news => {}
         }
     }
 }
