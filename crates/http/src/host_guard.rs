@@ -83,7 +83,11 @@ impl HostGuard {
         let readers: Vec<_> = config
             .allowed_origins
             .iter()
-            .map(|origin| origin.to_ascii_lowercase())
+            // Browsers leave out the default port.
+            .map(|origin| match PublicUrl::parse(origin) {
+                Some(url) => url.origin().to_owned(),
+                None => origin.to_ascii_lowercase(),
+            })
             .collect();
         let is_restricted = local || !config.allowed_hosts.is_empty() || public.is_some();
         let hosts = is_restricted.then(|| {
@@ -103,7 +107,7 @@ impl HostGuard {
                 .iter()
                 .cloned()
                 // Its own pages.
-                .chain(public.map(|public| public.origin().to_ascii_lowercase()))
+                .chain(public.map(|public| public.origin().to_owned()))
                 .collect(),
             readers,
             local_origins: local,
@@ -321,7 +325,9 @@ impl HostPattern {
 
     #[inline]
     fn matches(&self, host: &str, port: Option<u16>) -> bool {
-        (self.port.is_none() || self.port == port) && self.host.eq_ignore_ascii_case(host)
+        let is_default = port.is_none() && matches!(self.port, Some(80 | 443));
+        (self.port.is_none() || self.port == port || is_default)
+            && self.host.eq_ignore_ascii_case(host)
     }
 }
 
@@ -460,6 +466,14 @@ mod tests {
             Err(HttpError::HostForeign)
         );
         assert_eq!(host(&named, "localhost"), Err(HttpError::HostForeign));
+        // Clients leave out the default port.
+        let secure = public(&["mcp.example.com:443"], &[]);
+        assert_eq!(host(&secure, "mcp.example.com"), Ok(()));
+        assert_eq!(host(&secure, "mcp.example.com:443"), Ok(()));
+        assert_eq!(
+            host(&secure, "mcp.example.com:8443"),
+            Err(HttpError::HostForeign)
+        );
     }
 
     #[test]
@@ -555,6 +569,10 @@ mod tests {
         ] {
             assert_eq!(origin(&listed, bad), Err(HttpError::OriginForeign), "{bad}");
         }
+        let with_port = public(&[], &["https://app.example.com:443"]);
+        assert_eq!(origin(&with_port, "https://app.example.com"), Ok(()));
+        let page = headers(&[(ORIGIN, "https://app.example.com")]);
+        assert_eq!(with_port.reader(&page).as_ref(), page.get(ORIGIN));
         // The origins that are listed are those of other servers; this one's own page needs no listing.
         let own = headers(&[(HOST, "10.0.0.7:8080"), (ORIGIN, "http://10.0.0.7:8080")]);
         assert_eq!(check(&listed, "/mcp", &own), Ok(()));
