@@ -9,7 +9,7 @@ use tokio::task::unconstrained;
 
 use super::config::{HttpConfig, HttpLimits};
 use super::conn_limits::ConnLimits;
-use super::listener::{AcceptedSocket, BoundSocket};
+use super::listener::{AcceptedSocket, BACKLOG, BoundSocket};
 use super::worker::{Handoff, Worker};
 use crate::limit::{Limit, LimitCounters, subnet};
 use crate::telemetry::LogInterval;
@@ -81,12 +81,16 @@ impl<'s> Acceptor<'s> {
         }
     }
 
-    /// Takes the connections that wait in the kernel's accept queue, regardless of the limit of connections.
+    /// Takes the connections that wait in the kernel's accept queue, regardless of the limit of connections. Those that arrive
+    /// meanwhile may refill it without end.
     pub async fn take_waiting(&mut self) {
         self.hand_over().await;
         self.take_arrived().await;
         // An unconstrained future is not made to yield after some number of connections, which would look as if none waited.
-        while let Some(Ok(arrived)) = unconstrained(self.door.accept()).now_or_never() {
+        for _ in 0..BACKLOG {
+            let Some(Ok(arrived)) = unconstrained(self.door.accept()).now_or_never() else {
+                return;
+            };
             self.take(arrived).await;
         }
     }
@@ -311,14 +315,14 @@ mod tests {
         assert_eq!(inbox.len(), 3);
     }
 
-    /// A socket that listens, and clients that wait for it.
+    /// A socket that listens, and clients that wait for it. One more has been taken, so that tokio knows of them.
     async fn with_clients(count: usize) -> (BoundSocket, Vec<std::net::TcpStream>) {
         let listener = serve::listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
         let door = BoundSocket::port(listener).expect("settings");
         let address = door.address().expect("bound").expect("a port");
         let connect = |_| std::net::TcpStream::connect(address).expect("it listens");
-        let clients = (0..count).map(connect).collect();
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let clients = (0..=count).map(connect).collect();
+        door.accept().await.expect("the first client");
         (door, clients)
     }
 
@@ -335,7 +339,7 @@ mod tests {
         assert_eq!(inbox.len(), CLIENTS);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_connection_that_waits_for_a_worker_is_taken_too() {
         let (door, _clients) = with_clients(2).await;
         let (worker, mut inbox) = Worker::without_thread(1);
@@ -348,7 +352,7 @@ mod tests {
         assert_eq!(inbox.len(), 1);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_connection_that_waits_for_capacity_is_taken_too() {
         let (door, _client) = with_clients(1).await;
         let (worker, inbox) = Worker::without_thread(1);

@@ -41,6 +41,8 @@ pub struct SocketFile {
     identity: Option<(u64, u64)>,
 }
 
+/// Length of the kernel's accept queue, in connections.
+pub(super) const BACKLOG: i32 = 1024;
 /// Peer address of Unix socket clients, which are always on this machine.
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

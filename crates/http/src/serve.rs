@@ -19,7 +19,7 @@ use super::conn_driver::Drain;
 use super::host_guard::HostGuard;
 use super::layers::Layers;
 use super::listener;
-use super::listener::BoundSocket;
+use super::listener::{BACKLOG, BoundSocket};
 use super::router::{Endpoint, Router};
 use super::tls::Tls;
 use super::worker::Worker;
@@ -35,8 +35,6 @@ pub type NamedEndpoints = Vec<(Box<str>, Arc<Server>)>;
 
 /// Time to send the responses of cancelled calls, out of the time reserved for child processes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Length of the kernel's accept queue, in connections.
-const BACKLOG: i32 = 1024;
 
 /// A bound socket that is not served yet.
 #[derive(Debug)]
