@@ -158,7 +158,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::transport::http::timer::WorkerClock;
+    use crate::transport::http::connection::WorkerClock;
 
     fn connection() -> Rc<ConnectionState> {
         let clock = Arc::new(WorkerClock::default());

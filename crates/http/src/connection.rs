@@ -1,12 +1,11 @@
 //! Connection state, read by the sweep to end slow connections.
 //!
 //! hyper's own header timer costs 5 to 13 % of throughput, since it is armed for each request. Here the socket
-//! ([`super::socket`]) and the requests only report events; [`activity`] has the transitions, and publishes the phase
+//! ([`super::socket`]) and the requests only report events; [`shared`] has the transitions, and publishes the phase
 //! with the second in which it began. Once a second the sweep ([`super::worker`]) checks all connections of a worker.
 //!
 //! One thread serves a connection and sweeps it, so the state is plain. Other threads see only [`SharedConn`].
 
-mod activity;
 mod h2;
 mod shared;
 #[cfg(test)]
@@ -14,16 +13,15 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
-use self::activity::Activity;
-pub(crate) use self::activity::{Event, Phase};
 use self::h2::H2State;
-pub(crate) use self::shared::SharedConn;
+use self::shared::Activity;
+pub(crate) use self::shared::{Event, Phase, SharedConn};
 use super::config::HttpLimits;
 use super::framing::Findings;
-use super::head_cache::HeadCache;
-use super::timer::WorkerClock;
+use super::headers::SummaryCache;
 use crate::limit::{Limit, LimitCounters};
 use crate::net::Peer;
 
@@ -39,6 +37,23 @@ pub(crate) struct ConnectionState {
     trust: Reputation,
     h1: H1State,
     h2: H2State,
+}
+
+/// Seconds since a worker started, counted by its sweep.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerClock {
+    seconds: AtomicU32,
+}
+
+impl WorkerClock {
+    #[inline]
+    pub fn now(&self) -> u32 {
+        self.seconds.load(Relaxed)
+    }
+
+    pub fn tick(&self) -> u32 {
+        self.seconds.fetch_add(1, Relaxed) + 1
+    }
 }
 
 /// Value of [`ConnectionState::retire_at`] that closes the connection after its next response, regardless of its age.
@@ -214,8 +229,8 @@ struct H1State {
     /// The limit of time that the body which is being read has exceeded.
     body_expired: Cell<Option<Limit>>,
     body_waker: RefCell<Option<Waker>>,
-    /// Results for the previous head.
-    head_cache: HeadCache,
+    /// Summary of the previous head.
+    summaries: SummaryCache,
 }
 
 impl H1State {
@@ -248,10 +263,10 @@ impl ConnectionState {
         self.h1.received.get()
     }
 
-    /// Cache of the previous head.
+    /// Cache for the summary of the previous head.
     #[inline]
-    pub(crate) fn head_cache(&self) -> &HeadCache {
-        &self.h1.head_cache
+    pub(crate) fn summaries(&self) -> &SummaryCache {
+        &self.h1.summaries
     }
 
     /// Records bytes that were read. Those of a body are counted by its reader, since some arrive with the head.
@@ -275,7 +290,7 @@ impl ConnectionState {
     #[inline]
     pub(crate) fn notes(&self, findings: Findings) {
         if let Some(repeats) = findings.repeats {
-            self.h1.head_cache.note(repeats);
+            self.h1.summaries.note(repeats);
         }
         if let Some(request) = findings.ambiguous {
             self.shared().set_ambiguous(request);

@@ -1,6 +1,6 @@
 //! Context of a request: where it came from, who sent it, and what its handler returns.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -171,28 +171,29 @@ pub(super) type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Result of a request before its rejection becomes a response.
 pub(super) type Outcome = Result<Response<Body>, Rejection>;
 
-/// What a handler returns, or what it waits for.
+/// What a handler returns.
 pub(super) enum Dispatched {
-    /// Reply of the server, from which [`RequestContext::respond`] builds the response.
-    Ready(Reply),
-    Reply(Waiting<Reply>),
-    Done(Box<Response<Body>>),
-    Respond(Waiting<Outcome>),
+    /// Reply of the server, from which the response is built in the format of the route.
+    Reply(MaybeReady),
+    Response(Waiting<Outcome>),
 }
 
 impl Dispatched {
     /// A complete response.
     pub(super) fn done(response: Response<Body>) -> Self {
-        Self::Done(Box::new(response))
+        Self::Response(Box::pin(ready(Ok(response))))
     }
 }
 
 impl From<MaybeReady> for Dispatched {
     #[inline]
     fn from(reply: MaybeReady) -> Self {
-        match reply {
-            MaybeReady::Ready(reply) => Self::Ready(reply),
-            MaybeReady::Pending(reply) => Self::Reply(reply),
-        }
+        Self::Reply(reply)
+    }
+}
+
+impl From<Reply> for Dispatched {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(MaybeReady::Ready(reply))
     }
 }

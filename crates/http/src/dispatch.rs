@@ -1,7 +1,7 @@
 //! Dispatch of an authenticated request to the handler of its path, and the response to the reply of the server.
 
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -12,14 +12,14 @@ use super::context::{Dispatched, Origin, Outcome, RequestContext};
 use super::events::EventStream;
 use super::headers::Summary;
 use super::rejection::{HttpError, Rejection};
-use super::request_body::BodyReader;
+use super::request_body::RequestBody;
 use super::route::{METHODS_WITHOUT_STREAMS, Protected, Rest, Route, RouteTarget};
 use super::router::Endpoint;
 use super::{layers, legacy, rest};
 use crate::auth::PrincipalKind;
 use crate::limit::ClientLimits;
 use crate::net::Body;
-use crate::server::{JsonResponse, Reply, VersionHeader};
+use crate::server::{JsonResponse, MaybeReady, Reply, VersionHeader};
 use crate::telemetry::CountedTransport;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -38,134 +38,112 @@ impl Origin<'_> {
         self.router.endpoints.get(name).ok_or(HttpError::NotFound)
     }
 
-    /// Checks that a route is served with this method, and begins to read the body if the handler needs one.
+    /// Checks that a route is served, and with this method. The endpoints check their methods themselves.
     #[inline]
-    pub(super) fn begin_body(
+    fn check_served(
         &self,
+        guarded: Protected,
         route: &Route,
         head: &Parts,
-        body: &Body,
-    ) -> Result<Option<BodyReader>, Rejection> {
-        let main = &self.router.endpoint;
-        let begin = |endpoint: &Endpoint| BodyReader::new(body, &endpoint.config.limits);
-        let RouteTarget::Guarded(guarded) = route.place else {
-            return Ok(Some(begin(main)?));
-        };
+    ) -> Result<(), HttpError> {
+        let config = &self.router.endpoint.config;
         let is_served = match guarded {
-            Protected::Respond => main.config.respond_alias,
-            Protected::Legacy => main.config.legacy_sse,
+            Protected::Mcp | Protected::NamedEndpoint => return Ok(()),
+            Protected::Respond => config.respond_alias,
+            Protected::Legacy => config.legacy_sse,
             Protected::Rest(Rest::Tools | Rest::Tool | Rest::OpenApi) => {
-                main.config.rest || !route.has(&head.method)
+                config.rest || !route.has(&head.method)
             }
-            _ => true,
+            Protected::Rest(_) | Protected::Page(_) | Protected::Custom => true,
         };
-        if !is_served {
-            return Err(HttpError::NotFound.into());
+        match is_served {
+            false => Err(HttpError::NotFound),
+            true if !route.has(&head.method) => Err(HttpError::MethodNotAllowed(route.methods)),
+            true => Ok(()),
         }
-        let names_methods = !matches!(
-            guarded,
-            Protected::Mcp | Protected::NamedEndpoint | Protected::Custom
-        );
-        if names_methods && !route.has(&head.method) {
-            return Err(HttpError::MethodNotAllowed(route.methods).into());
-        }
-        let is_post = head.method == Method::POST;
-        Ok(match guarded {
-            Protected::Mcp | Protected::NamedEndpoint | Protected::Respond if is_post => {
-                let endpoint = self.endpoint(guarded, head)?;
-                self.summary.check_media(endpoint.config.strict_accept)?;
-                Some(begin(endpoint)?)
-            }
-            Protected::Legacy if is_post => {
-                self.summary.check_body()?;
-                legacy::session_id(head.uri.query()).ok_or(HttpError::SessionIdMissing)?;
-                Some(begin(main)?)
-            }
-            Protected::Rest(Rest::Tool) | Protected::Custom => Some(begin(main)?),
-            Protected::Mcp
-            | Protected::NamedEndpoint
-            | Protected::Respond
-            | Protected::Legacy
-            | Protected::Rest(_)
-            | Protected::Page(_) => None,
-        })
     }
 
     /// Hands a request on a path without authentication to the part of the program that serves it.
-    pub(super) fn dispatch_public(&self, head: &mut Parts, body: Bytes) -> Dispatched {
+    pub(super) fn dispatch_public(
+        &self,
+        cx: &mut Context<'_>,
+        head: &mut Parts,
+        body: &mut RequestBody<'_>,
+    ) -> Poll<Result<Dispatched, Rejection>> {
         let router = self.router;
-        let Some(public) = router.layers.public_at(router.path(&head.uri)).cloned() else {
-            return Dispatched::done(HttpError::NotFound.into_problem());
-        };
+        let body = ready!(body.poll_read(cx, self, &router.endpoint))?;
+        let path = router.path(&head.uri).to_owned();
+        let public = router.layers.public_at(&path).ok_or(HttpError::NotFound)?;
         let mut request = request_of(head, body);
         request.extensions_mut().insert(ClientLimits {
             limits: Arc::clone(&router.endpoint.server.limits),
             address: self.client.map(|client| client.address),
         });
-        let response = public.respond(router.path(&head.uri), request);
-        Dispatched::Respond(Box::pin(async move { Ok(response.await) }))
+        let response = public.respond(&path, request);
+        Poll::Ready(Ok(Dispatched::Response(Box::pin(async move {
+            Ok(response.await)
+        }))))
     }
 }
 
 impl RequestContext<'_> {
-    /// Hands a request to the handler of its route. `body` is `None` if the handler needs none.
+    /// Hands a request to the handler of its route. A handler whose body has not arrived is called again.
     #[inline]
     pub(super) fn dispatch(
         &self,
         cx: &mut Context<'_>,
         route: &Route,
         head: &mut Parts,
-        body: Option<Bytes>,
-    ) -> Result<Dispatched, Rejection> {
-        let guarded = match route.place {
-            RouteTarget::Guarded(guarded) => guarded,
-            RouteTarget::Open(_) => return Err(HttpError::NotFound.into()),
+        body: &mut RequestBody<'_>,
+    ) -> Poll<Result<Dispatched, Rejection>> {
+        let RouteTarget::Guarded(guarded) = route.place else {
+            return Poll::Ready(Err(HttpError::NotFound.into()));
         };
-        match (guarded, body) {
-            (Protected::Mcp | Protected::NamedEndpoint | Protected::Respond, Some(body)) => {
-                let server = &self.origin.endpoint(guarded, head)?.server;
+        self.origin.check_served(guarded, route, head)?;
+        match guarded {
+            Protected::Mcp | Protected::NamedEndpoint | Protected::Respond => {
+                let endpoint = self.origin.endpoint(guarded, head)?;
+                if head.method != Method::POST {
+                    return Poll::Ready(Ok(self.handle_other_method(endpoint, head)?));
+                }
+                let summary = self.origin.summary;
+                summary.check_media(endpoint.config.strict_accept)?;
+                let body = ready!(body.poll_read(cx, self.origin, endpoint))?;
                 let mut message = self.head(&mut head.headers);
-                let handled = server.handle_http(cx, self.origin.worker, &mut message, &body);
-                Ok(handled.into())
+                let worker = self.origin.worker;
+                let handled = endpoint.server.handle_http(cx, worker, &mut message, &body);
+                Poll::Ready(Ok(handled.into()))
             }
-            (guarded, body) => self.dispatch_other(cx, guarded, head, body),
+            _ => self.dispatch_other(cx, guarded, head, body),
         }
     }
 
-    /// Handles everything other than a posted message.
+    /// Handles everything other than requests to an endpoint.
     fn dispatch_other(
         &self,
         cx: &mut Context<'_>,
         guarded: Protected,
         head: &mut Parts,
-        body: Option<Bytes>,
-    ) -> Result<Dispatched, Rejection> {
+        body: &mut RequestBody<'_>,
+    ) -> Poll<Result<Dispatched, Rejection>> {
         let router = self.origin.router;
         match guarded {
-            Protected::Mcp | Protected::NamedEndpoint | Protected::Respond => {
-                let endpoint = self.origin.endpoint(guarded, head)?;
-                Ok(self.handle_other_method(endpoint, head)?)
-            }
-            Protected::Legacy => {
-                let seen = self.origin.seen(&head.headers, &head.uri);
-                legacy::dispatch(self, cx, seen, body)
-            }
-            Protected::Rest(rest) => {
-                let name = router.name_in(&head.uri);
-                let call = rest::RestCall {
-                    rest,
-                    name,
-                    query: head.uri.query(),
-                };
-                call.dispatch(self, cx, &mut head.headers, body)
-            }
+            Protected::Legacy => legacy::dispatch(self, cx, head, body),
+            Protected::Rest(rest) => rest::dispatch(self, cx, rest, head, body),
             Protected::Page(_) if self.principal.kind() == PrincipalKind::Anonymous => {
-                Err(HttpError::ForOperators.into())
+                Poll::Ready(Err(HttpError::ForOperators.into()))
             }
-            Protected::Page(page) => Ok(Dispatched::done(
-                page.respond(&router.endpoint.server, true),
-            )),
-            Protected::Custom => self.dispatch_custom(head, body.unwrap_or_default()),
+            Protected::Page(page) => {
+                let page = page.respond(&router.endpoint.server, true);
+                Poll::Ready(Ok(Dispatched::done(page)))
+            }
+            Protected::Custom => {
+                let body = ready!(body.poll_read(cx, self.origin, &router.endpoint))?;
+                Poll::Ready(self.dispatch_custom(head, body))
+            }
+            Protected::Mcp | Protected::NamedEndpoint | Protected::Respond => {
+                Poll::Ready(Err(HttpError::NotFound.into()))
+            }
         }
     }
 
@@ -197,7 +175,7 @@ impl RequestContext<'_> {
         if !opens {
             return Ok(match server.end_session(worker, &message, version) {
                 Ok(()) => Dispatched::done(without_body(StatusCode::NO_CONTENT)),
-                Err(reply) => Dispatched::Ready(reply),
+                Err(reply) => reply.into(),
             });
         }
         // The client does not follow the specification: a browser or a probe.
@@ -208,8 +186,8 @@ impl RequestContext<'_> {
             return Err(HttpError::StreamNotAcceptable);
         }
         Ok(match server.open_stream(worker, &message, version) {
-            Ok(opening) => Dispatched::Reply(opening),
-            Err(refusal) => Dispatched::Ready(refusal),
+            Ok(opening) => MaybeReady::Pending(opening).into(),
+            Err(refusal) => refusal.into(),
         })
     }
 
@@ -222,7 +200,7 @@ impl RequestContext<'_> {
         request.extensions_mut().insert(Arc::clone(self.principal));
         let handler = self.origin.router.custom_route(&head.uri);
         let handler = Arc::clone(handler.ok_or(HttpError::NotFound)?);
-        Ok(Dispatched::Respond(Box::pin(async move {
+        Ok(Dispatched::Response(Box::pin(async move {
             Ok(layers::respond(&*handler, request).await)
         })))
     }

@@ -107,6 +107,7 @@ fn begin(
     let (head, stream) = request.into_parts();
     let upload = Upload::new(stream, &head.headers);
     let head_only = head.method == Method::HEAD;
+    let open = OpenStream::begin(&served.connection);
     let mut request = RequestFuture::new(Rc::clone(served), head, upload);
     // The stream registers its real waker when its own task polls it.
     let cx = &mut Context::from_waker(Waker::noop());
@@ -117,7 +118,6 @@ fn begin(
             head_only,
         }),
         Poll::Pending => {
-            let connection = Rc::clone(&served.connection);
             drop(tokio::task::spawn_local(async move {
                 let mut is_continued = false;
                 let response = poll_fn(|cx| match Pin::new(&mut request).poll(cx) {
@@ -136,13 +136,31 @@ fn begin(
                 });
                 if let Some(response) = response.await
                     && let Some(sending) =
-                        h2_response_body::send(&mut respond, response, &connection, head_only)
+                        h2_response_body::send(&mut respond, response, &open.0, head_only)
                 {
                     sending.await;
                 }
             }));
             None
         }
+    }
+}
+
+/// A stream without its response, which is counted until drop.
+struct OpenStream(Rc<ConnectionState>);
+
+impl OpenStream {
+    #[inline]
+    fn begin(connection: &Rc<ConnectionState>) -> Self {
+        connection.open_stream();
+        Self(Rc::clone(connection))
+    }
+}
+
+impl Drop for OpenStream {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.close_stream();
     }
 }
 

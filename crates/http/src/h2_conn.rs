@@ -352,7 +352,7 @@ mod tests {
 
     use super::*;
     use crate::transport::http::connection::Event;
-    use crate::transport::http::timer::WorkerClock;
+    use crate::transport::http::connection::WorkerClock;
 
     #[derive(Default)]
     struct Count(AtomicUsize);

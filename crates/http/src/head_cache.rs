@@ -1,25 +1,22 @@
-//! Cache of the previous head of an HTTP/1 connection.
+//! Recognition of heads that repeat the previous one of an HTTP/1 connection.
 //!
 //! Clients reuse connections and send the same head with each request, except for the body length. The results of its
-//! fields are then reused: framing, Host and Origin, media types, and protocol headers. Authentication still runs for
-//! each request. `docs/dev/performance-notes.md` has the measured gain.
+//! fields are then reused ([`SummaryCache`](super::headers::SummaryCache)): framing, Host and Origin, media types, and
+//! protocol headers. Authentication still runs for each request. `docs/dev/performance-notes.md` has the measured gain.
 //!
 //! Only exact repetition counts: all bytes are equal, except for the digits of `Content-Length`, which are parsed
 //! again. The comparison takes constant time, since heads may hold credentials and callers may share a connection.
 //!
 //! **Invariant.** Results belong to the request with their number. [`Repeats`] names both the request whose head
-//! repeats and the head that it repeats; [`HeadCache`] returns results for exactly that head. So it does not matter in
+//! repeats and the head that it repeats; the cache returns results for exactly that head. So it does not matter in
 //! which order bytes are read and requests begin.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
 
 use memchr::memmem;
 use zeroize::Zeroizing;
 
 use super::framing::{CODING, LENGTH, begins_with};
-use super::headers::Summary;
 use crate::auth::{StoreBackoff, is_same};
 
 /// The head of a request equals the head of an earlier one. Requests of a connection are numbered from 1.
@@ -27,43 +24,6 @@ use crate::auth::{StoreBackoff, is_same};
 pub(super) struct Repeats {
     pub(super) request: u32,
     pub(super) head: u32,
-}
-
-/// Results for the remembered head of a connection.
-#[derive(Debug, Default)]
-pub(crate) struct HeadCache {
-    repeats: Cell<Option<Repeats>>,
-    /// Results, with the number of their head.
-    summary: RefCell<Option<(u32, Rc<Summary>)>>,
-}
-
-impl HeadCache {
-    /// Records that a head repeats an earlier one.
-    #[inline]
-    pub(super) fn note(&self, repeats: Repeats) {
-        self.repeats.set(Some(repeats));
-    }
-
-    /// The number of the head that a request repeats.
-    #[inline]
-    pub(super) fn repeated_by(&self, request: u32) -> Option<u32> {
-        let repeats = self.repeats.get()?;
-        (repeats.request == request).then_some(repeats.head)
-    }
-
-    /// Returns the results for a head.
-    #[inline]
-    pub(super) fn recall(&self, head: u32) -> Option<Rc<Summary>> {
-        match &*self.summary.borrow() {
-            Some((known, summary)) if *known == head => Some(Rc::clone(summary)),
-            _ => None,
-        }
-    }
-
-    /// Stores the results for a head.
-    pub(super) fn remember(&self, head: u32, summary: Rc<Summary>) {
-        self.summary.replace(Some((head, summary)));
-    }
 }
 
 /// Longest head that is remembered. There is one for each connection.
@@ -310,42 +270,5 @@ mod tests {
         known.backoff = StoreBackoff::default();
         assert!(known.remember(HEAD.replace(": a", ": b").as_bytes(), LEFT, 2));
         assert!(!known.backoff.passes_over());
-    }
-
-    #[test]
-    fn results_are_those_of_the_head_that_is_repeated() {
-        let cache = HeadCache::default();
-        let summary = || Rc::new(super::super::headers::Fields::default().summary());
-        let (second, fifth) = (summary(), summary());
-        cache.note(Repeats {
-            request: 3,
-            head: 2,
-        });
-        assert_eq!(cache.repeated_by(3), Some(2));
-        assert_eq!((cache.repeated_by(2), cache.repeated_by(4)), (None, None));
-        assert!(cache.recall(2).is_none());
-        cache.remember(2, Rc::clone(&second));
-        assert!(
-            cache
-                .recall(2)
-                .is_some_and(|found| Rc::ptr_eq(&found, &second))
-        );
-        // Bytes are read before the requests in front of them begin.
-        cache.note(Repeats {
-            request: 6,
-            head: 5,
-        });
-        assert_eq!(
-            (cache.repeated_by(3), cache.repeated_by(6)),
-            (None, Some(5))
-        );
-        assert!(cache.recall(5).is_none());
-        cache.remember(5, Rc::clone(&fifth));
-        assert!(
-            cache
-                .recall(5)
-                .is_some_and(|found| Rc::ptr_eq(&found, &fifth))
-        );
-        assert!(cache.recall(2).is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! Header checks that run before the body is read.
 
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::HttpLimits;
+use super::head_cache::Repeats;
 use super::host::split_host;
 use super::rejection::HttpError;
 use crate::server::McpHeaders;
@@ -100,6 +102,43 @@ impl Deref for AdmittedHead {
             Self::Now(summary) => summary,
             Self::Before(summary) => summary,
         }
+    }
+}
+
+/// Summary of the remembered head of a connection ([`head_cache`](super::head_cache)).
+#[derive(Debug, Default)]
+pub(crate) struct SummaryCache {
+    repeats: Cell<Option<Repeats>>,
+    /// A summary, with the number of its head.
+    summary: RefCell<Option<(u32, Rc<Summary>)>>,
+}
+
+impl SummaryCache {
+    /// Records that a head repeats an earlier one.
+    #[inline]
+    pub(super) fn note(&self, repeats: Repeats) {
+        self.repeats.set(Some(repeats));
+    }
+
+    /// The number of the head that a request repeats.
+    #[inline]
+    pub(super) fn repeated_by(&self, request: u32) -> Option<u32> {
+        let repeats = self.repeats.get()?;
+        (repeats.request == request).then_some(repeats.head)
+    }
+
+    /// Returns the summary of a head.
+    #[inline]
+    pub(super) fn recall(&self, head: u32) -> Option<Rc<Summary>> {
+        match &*self.summary.borrow() {
+            Some((known, summary)) if *known == head => Some(Rc::clone(summary)),
+            _ => None,
+        }
+    }
+
+    /// Stores the summary of a head.
+    pub(super) fn remember(&self, head: u32, summary: Rc<Summary>) {
+        self.summary.replace(Some((head, summary)));
     }
 }
 
@@ -518,5 +557,42 @@ mod tests {
         };
         assert_eq!(check(&uri(1), &many(100)), Ok(()));
         assert_eq!(check(&uri(1), &many(101)), Err(HttpError::TooManyHeaders));
+    }
+
+    #[test]
+    fn results_are_those_of_the_head_that_is_repeated() {
+        let cache = SummaryCache::default();
+        let summary = || Rc::new(Fields::default().summary());
+        let (second, fifth) = (summary(), summary());
+        cache.note(Repeats {
+            request: 3,
+            head: 2,
+        });
+        assert_eq!(cache.repeated_by(3), Some(2));
+        assert_eq!((cache.repeated_by(2), cache.repeated_by(4)), (None, None));
+        assert!(cache.recall(2).is_none());
+        cache.remember(2, Rc::clone(&second));
+        assert!(
+            cache
+                .recall(2)
+                .is_some_and(|found| Rc::ptr_eq(&found, &second))
+        );
+        // Bytes are read before the requests in front of them begin.
+        cache.note(Repeats {
+            request: 6,
+            head: 5,
+        });
+        assert_eq!(
+            (cache.repeated_by(3), cache.repeated_by(6)),
+            (None, Some(5))
+        );
+        assert!(cache.recall(5).is_none());
+        cache.remember(5, Rc::clone(&fifth));
+        assert!(
+            cache
+                .recall(5)
+                .is_some_and(|found| Rc::ptr_eq(&found, &fifth))
+        );
+        assert!(cache.recall(2).is_none());
     }
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use http::Response;
 use http::request::Parts;
 
-use super::connection::{ConnectionState, Event};
+use super::connection::{ConnectionState, Event, WorkerClock};
 use super::context::{ConnService, WorkerService};
 use super::pipeline::RequestFuture;
 use super::serve::router;
-use super::timer::WorkerClock;
 use super::{HttpConfig, Layers};
 use crate::auth::Authenticator;
 use crate::net::Body;

@@ -1,45 +1,58 @@
 //! The transport of 2024-11-05: `GET /sse`, and POST to the path that its first event names.
 
-use std::task::Context;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use http::Method;
+use http::request::Parts;
 
 use super::context::{Dispatched, RequestContext};
 use super::rejection::{HttpError, Rejection};
+use super::request_body::RequestBody;
 use super::route::MESSAGES;
-use crate::auth::RequestTarget;
 use crate::server::Reply;
 
-/// Handles a request of that transport; `body` is that of a posted message.
+/// Handles a request of that transport.
 pub(super) fn dispatch(
     request: &RequestContext<'_>,
     cx: &mut Context<'_>,
-    seen: RequestTarget<'_>,
-    body: Option<Bytes>,
-) -> Result<Dispatched, Rejection> {
+    head: &Parts,
+    body: &mut RequestBody<'_>,
+) -> Poll<Result<Dispatched, Rejection>> {
     let origin = request.origin;
-    let server = &origin.router.endpoint.server;
-    let Some(body) = body else {
-        if !request.origin.summary.takes_streams() {
-            return Err(HttpError::StreamNotAcceptable.into());
-        }
-        let address = origin.client.map(|client| client.address);
-        // Clients resolve the path against the URL that they know.
-        let prefix = origin.router.authenticator.prefix_of(seen);
-        let path = format!("{prefix}{MESSAGES}");
-        let opened = server.open_sse_session(request.principal, address, &path);
-        let reply = opened.map_or_else(|refusal| refusal, Reply::Stream);
-        return Ok(Dispatched::Ready(reply));
-    };
-    let id = session_id(seen.uri.query()).ok_or(HttpError::SessionIdMissing)?;
+    let endpoint = &origin.router.endpoint;
+    if head.method != Method::POST {
+        return Poll::Ready(open_stream(request, head));
+    }
+    origin.summary.check_body()?;
+    let id = session_id(head.uri.query()).ok_or(HttpError::SessionIdMissing)?;
+    let body = ready!(body.poll_read(cx, origin, endpoint))?;
     let by = (&**origin.worker, request.telemetry());
-    match server.post_sse_message(cx, by, request.principal, id, &body) {
+    let posted = endpoint
+        .server
+        .post_sse_message(cx, by, request.principal, id, &body);
+    Poll::Ready(Ok(match posted {
         Ok(posted) => {
             tokio::spawn(posted);
-            Ok(Dispatched::Ready(Reply::Accepted))
+            Reply::Accepted.into()
         }
-        Err(reply) => Ok(reply.into()),
+        Err(reply) => reply.into(),
+    }))
+}
+
+/// Opens the stream of a session.
+fn open_stream(request: &RequestContext<'_>, head: &Parts) -> Result<Dispatched, Rejection> {
+    let origin = request.origin;
+    let router = origin.router;
+    if !origin.summary.takes_streams() {
+        return Err(HttpError::StreamNotAcceptable.into());
     }
+    let address = origin.client.map(|client| client.address);
+    // Clients resolve the path against the URL that they know.
+    let seen = origin.seen(&head.headers, &head.uri);
+    let path = format!("{}{MESSAGES}", router.authenticator.prefix_of(seen));
+    let server = &router.endpoint.server;
+    let opened = server.open_sse_session(request.principal, address, &path);
+    Ok(opened.map_or_else(|refusal| refusal, Reply::Stream).into())
 }
 
 /// Reads the session's ID in a query.

@@ -5,15 +5,15 @@
 //!
 //! ```mermaid
 //! stateDiagram-v2
-//!     [*] --> Route
-//!     Route --> Authenticate: unknown credentials
-//!     Route --> ReadBody
-//!     Route --> Done: page without authentication
-//!     Authenticate --> ReadBody
-//!     Authenticate --> Reply: no body
-//!     ReadBody --> Reply: the server waits
-//!     ReadBody --> Respond: another handler
-//!     ReadBody --> Done
+//!     [*] --> Limit
+//!     Limit --> Authenticate: unknown credentials
+//!     Limit --> Dispatch
+//!     Limit --> Respond: page without authentication
+//!     Authenticate --> Dispatch
+//!     Dispatch --> Dispatch: more of the body has arrived
+//!     Dispatch --> Reply: the server waits
+//!     Dispatch --> Respond: another handler
+//!     Dispatch --> Done
 //!     Reply --> Done
 //!     Respond --> Done
 //! ```
@@ -30,28 +30,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::Bytes;
 use http::header::CONNECTION;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Response};
 use http_body::Body as _;
-use tokio::sync::oneshot;
-use tower::ServiceExt as _;
 
 use super::authentication::{Authentication, Caller};
-use super::context::{
-    ConnService, Dispatched, LayeredConn, Origin, Outcome, RequestContext, Waiting,
-};
+use super::context::{ConnService, Dispatched, Origin, Outcome, RequestContext, Waiting};
 use super::headers::{AdmittedHead, expects_continue};
 use super::host_guard::HostGuard;
-use super::layers::McpService;
+use super::layered::Layered;
 use super::rejection::{HttpError, Rejection};
-use super::request_body::{BodyReader, UnreadBody, lend};
+use super::request_body::{BodyReader, RequestBody, UnreadBody};
 use super::route::{Open, Protected, Route, RouteTarget};
 use super::{compress, dispatch, rest};
 use crate::limit::Limit;
 use crate::net::{Body, Peer};
-use crate::server::Reply;
+use crate::server::{MaybeReady, Reply};
 use crate::telemetry::{CountedTransport, HttpWatch};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -59,8 +54,8 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Future of the response to one request.
 pub(crate) struct RequestFuture {
     service: Rc<ConnService>,
-    /// True for an HTTP/2 stream, which is counted until drop.
-    is_stream: bool,
+    /// `None` if the path does not exist.
+    route: Option<&'static Route>,
     head: Parts,
     body: Body,
     client: Peer,
@@ -90,15 +85,6 @@ enum State {
     Done,
 }
 
-/// A request inside the layers of the application.
-struct Layered {
-    response: Waiting<Response<Body>>,
-    /// Receives what the layers leave of the body.
-    rest: Option<oneshot::Receiver<Body>>,
-    /// True if its client waits to be asked for its body.
-    expects_continue: bool,
-}
-
 impl RequestFuture {
     /// Begins to serve a request, which is taken as its parts: each time that it is put together it is copied.
     #[inline]
@@ -108,14 +94,15 @@ impl RequestFuture {
         let hits = &router.endpoint.server.limits.hits;
         let connection = &conn.connection;
         let last = connection.begin_request(&config.limits, hits);
+        let route = router.find(&head.uri);
         Self {
-            is_stream: connection.open_stream(),
+            route,
             client: router.client(connection.shared().peer(), &head.headers),
             cors_origin: router.guard.reader(&head.headers),
             gzip: config.compression && compress::takes_gzip(&head.headers),
             last,
             begun: config.server_timing.then(Instant::now),
-            watch: router.watch(conn.service.local.cells(), &head),
+            watch: router.watch(conn.service.local.cells(), &head, route),
             head,
             body: body.into(),
             state: State::New,
@@ -126,9 +113,7 @@ impl RequestFuture {
     /// Returns true if the request waits for its body, and its client waits to be asked for it (RFC 9110 section 10.1.1).
     pub(super) fn is_to_be_continued(&self) -> bool {
         match &self.state {
-            State::Waiting(waiting) => {
-                matches!(waiting.1.stage, Stage::ReadBody(_)) && expects_continue(&self.head)
-            }
+            State::Waiting(waiting) => waiting.1.reader.is_some() && expects_continue(&self.head),
             State::Layered(layered) => layered.expects_continue,
             State::New | State::Unread(_) | State::Compressing(_) | State::Done => false,
         }
@@ -156,50 +141,29 @@ impl RequestFuture {
     /// Admits the request by its head, and runs all stages that do not wait: for nearly all messages, every one.
     #[inline]
     fn begin(&mut self, cx: &mut Context<'_>) -> Poll<Response<Body>> {
-        let (service, client) = (&self.service, self.client);
+        let (service, client, head) = (&self.service, self.client, &mut self.head);
         let router = &*service.service.router;
-        let summary = match router.admit_head(&service.connection, &self.head) {
+        let summary = match router.admit_head(&service.connection, head, self.route) {
             Ok(summary) => summary,
-            Err(error) => return Poll::Ready(router.reject_head(error, &self.head, Some(client))),
+            Err(error) => {
+                return Poll::Ready(router.reject_head(error, (self.route, head), client));
+            }
         };
-        if self.cors_origin.is_some() && HostGuard::is_preflight(&self.head) {
-            return Poll::Ready(HostGuard::preflight(&self.head.headers));
+        if self.cors_origin.is_some() && HostGuard::is_preflight(head) {
+            return Poll::Ready(HostGuard::preflight(&head.headers));
         }
         if let Some(layers) = service.service.layered.clone() {
-            return self.begin_layered(cx, layers);
+            let layered = Layered::new(layers, &service.connection, head, &mut self.body);
+            self.state = State::Layered(Box::new(layered));
+            return self.resume(cx);
         }
         let origin = service.origin(&summary, client);
-        let mut progress = Progress::new();
-        let polled = progress.poll(cx, &origin, &mut self.head, &mut self.body);
+        let mut progress = Progress::new(self.route);
+        let polled = progress.poll(cx, &origin, head, &mut self.body);
         if polled.is_pending() {
             self.state = State::Waiting(Box::new((summary, progress)));
         }
         polled
-    }
-
-    /// Hands the request to the layers of the application, which call [`Progress`] inside of them.
-    #[cold]
-    fn begin_layered(&mut self, cx: &mut Context<'_>, layers: McpService) -> Poll<Response<Body>> {
-        let expects_continue = expects_continue(&self.head);
-        let (mut left, ()) = Request::new(()).into_parts();
-        left.version = self.head.version;
-        let head = std::mem::replace(&mut self.head, left);
-        let (body, rest) = lend(std::mem::take(&mut self.body), head.version);
-        let mut request = Request::from_parts(head, body);
-        let connection = LayeredConn::new(&self.service.connection);
-        request.extensions_mut().insert(connection);
-        let response = Box::pin(async move {
-            match layers.oneshot(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            }
-        });
-        self.state = State::Layered(Box::new(Layered {
-            response,
-            rest,
-            expects_continue,
-        }));
-        self.resume(cx)
     }
 
     /// Continues with a request that had to wait.
@@ -210,15 +174,7 @@ impl RequestFuture {
                 let origin = self.service.origin(summary, self.client);
                 progress.poll(cx, &origin, &mut self.head, &mut self.body)
             }
-            State::Layered(layered) => {
-                let response = ready!(layered.response.as_mut().poll(cx));
-                // Dropped, since futures of layers may hold the request. A body that is read during the response is kept.
-                layered.response = Box::pin(std::future::pending());
-                if let Some(Ok(rest)) = layered.rest.as_mut().map(oneshot::Receiver::try_recv) {
-                    self.body = rest;
-                }
-                Poll::Ready(response)
-            }
+            State::Layered(layered) => layered.poll(cx, &mut self.body),
             State::New | State::Unread(_) | State::Compressing(_) | State::Done => Poll::Pending,
         }
     }
@@ -271,15 +227,6 @@ impl Future for RequestFuture {
     }
 }
 
-impl Drop for RequestFuture {
-    #[inline]
-    fn drop(&mut self) {
-        if self.is_stream {
-            self.service.connection.close_stream();
-        }
-    }
-}
-
 /// Adds the time until the response began to its headers (W3C Server Timing).
 #[cold]
 fn add_server_timing(begun: Instant, response: &mut Response<Body>) {
@@ -295,15 +242,16 @@ pub(super) struct Progress {
     route: Option<&'static Route>,
     caller: Caller,
     stage: Stage,
+    /// Reader of the body, while a handler waits for it.
+    reader: Option<BodyReader>,
 }
 
 enum Stage {
-    /// Find the route, check the limits and find the caller.
-    Route,
+    /// Check the limits, and find the caller.
+    Limit,
     Authenticate(Authentication),
-    /// The caller is known.
-    Admitted,
-    ReadBody(BodyReader),
+    /// The caller is known. The handler reads the body.
+    Dispatch,
     /// The server works on its reply.
     Reply(Waiting<Reply>),
     /// Another handler works on its response.
@@ -318,11 +266,12 @@ enum Finished {
 
 impl Progress {
     #[inline]
-    pub(super) fn new() -> Self {
+    pub(super) fn new(route: Option<&'static Route>) -> Self {
         Self {
-            route: None,
+            route,
             caller: Caller::Everybody,
-            stage: Stage::Route,
+            stage: Stage::Limit,
+            reader: None,
         }
     }
 
@@ -369,103 +318,85 @@ impl Progress {
     ) -> Poll<Result<Finished, Rejection>> {
         loop {
             let dispatched = match &mut self.stage {
-                Stage::Route => match self.find(origin, head)? {
-                    None => continue,
-                    Some(page) => Dispatched::Done(page),
-                },
+                Stage::Limit => {
+                    self.stage = self.find_caller(origin, head)?;
+                    continue;
+                }
                 Stage::Authenticate(found) => {
                     let found = ready!(found.as_mut().poll(cx));
                     let route = self.route.unwrap_or(Route::MCP);
                     self.caller = origin.authenticated(found, route, head)?;
-                    self.stage = Stage::Admitted;
+                    self.stage = Stage::Dispatch;
                     continue;
                 }
-                Stage::Admitted => {
-                    let route = self.route.unwrap_or(Route::MCP);
-                    let bytes = match origin.begin_body(route, head, body)? {
-                        None => None,
-                        Some(mut reader) => match reader.poll(cx, origin, body) {
-                            Poll::Ready(read) => Some(read?),
-                            // The reader is stored only if it has to wait: it is large.
-                            Poll::Pending => {
-                                self.stage = Stage::ReadBody(reader);
-                                return Poll::Pending;
-                            }
-                        },
-                    };
-                    self.dispatch(cx, origin, head, bytes)?
+                Stage::Dispatch => ready!(self.dispatch(cx, origin, head, body))?,
+                Stage::Reply(reply) => {
+                    let reply = ready!(reply.as_mut().poll(cx));
+                    return Poll::Ready(Ok(Finished::Reply(reply)));
                 }
-                Stage::ReadBody(reader) => {
-                    let bytes = ready!(reader.poll(cx, origin, body))?;
-                    self.dispatch(cx, origin, head, Some(bytes))?
+                Stage::Respond(response) => {
+                    let response = ready!(response.as_mut().poll(cx))?;
+                    return Poll::Ready(Ok(Finished::Response(Box::new(response))));
                 }
-                Stage::Reply(reply) => Dispatched::Ready(ready!(reply.as_mut().poll(cx))),
-                Stage::Respond(response) => Dispatched::done(ready!(response.as_mut().poll(cx))?),
             };
-            match dispatched {
-                Dispatched::Ready(reply) => return Poll::Ready(Ok(Finished::Reply(reply))),
-                Dispatched::Done(response) => return Poll::Ready(Ok(Finished::Response(response))),
-                Dispatched::Reply(reply) => self.stage = Stage::Reply(reply),
-                Dispatched::Respond(response) => self.stage = Stage::Respond(response),
-            }
+            self.stage = match dispatched {
+                Dispatched::Reply(MaybeReady::Ready(reply)) => {
+                    return Poll::Ready(Ok(Finished::Reply(reply)));
+                }
+                Dispatched::Reply(MaybeReady::Pending(reply)) => Stage::Reply(reply),
+                Dispatched::Response(response) => Stage::Respond(response),
+            };
         }
     }
 
-    /// Finds the route, checks the limits of the client's address, and finds the caller. Returns the response of a page
-    /// that needs no authentication.
+    /// Checks the limits of the client's address, and finds the caller. A page that needs no authentication is served.
     #[inline]
-    fn find(
-        &mut self,
-        origin: &Origin<'_>,
-        head: &mut Parts,
-    ) -> Result<Option<Box<Response<Body>>>, Rejection> {
+    fn find_caller(&mut self, origin: &Origin<'_>, head: &mut Parts) -> Result<Stage, Rejection> {
         let router = origin.router;
-        let Some(route) = router.find(head) else {
-            return Err(HttpError::NotFound.into());
+        let route = self.route.ok_or(HttpError::NotFound)?;
+        let is_public = match route.place {
+            RouteTarget::Guarded(_) => false,
+            RouteTarget::Open(Open::Public) => true,
+            RouteTarget::Open(open) => {
+                let page = origin.open_page(open, route, head);
+                return Ok(Stage::Respond(Box::pin(std::future::ready(page))));
+            }
         };
-        self.route = Some(route);
-        let open = match route.place {
-            RouteTarget::Guarded(_) => None,
-            RouteTarget::Open(open) => Some(open),
-        };
-        if let Some(open) = open
-            && open != Open::Public
-        {
-            let page = origin.open_page(open, route, head)?;
-            return Ok(Some(Box::new(page)));
-        }
         if let Some(client) = origin.client
             && let Err(refused) = router.endpoint.server.limits.arrive(client.address)
             && !(refused.limit == Limit::Memory && route.frees_memory(&head.method))
         {
             return Err(HttpError::Limited(refused).into());
         }
-        self.stage = match open {
-            Some(_) => Stage::Admitted,
-            None => match origin.known_caller(route, head)? {
-                Some(caller) => {
-                    self.caller = caller;
-                    Stage::Admitted
-                }
-                None => Stage::Authenticate(origin.authenticate(head)),
-            },
-        };
-        Ok(None)
+        if is_public {
+            return Ok(Stage::Dispatch);
+        }
+        Ok(match origin.known_caller(route, head)? {
+            Some(caller) => {
+                self.caller = caller;
+                Stage::Dispatch
+            }
+            None => Stage::Authenticate(origin.authenticate(head)),
+        })
     }
 
     #[inline]
     fn dispatch(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         origin: &Origin<'_>,
         head: &mut Parts,
-        body: Option<Bytes>,
-    ) -> Result<Dispatched, Rejection> {
-        if self.route == Some(Route::PUBLIC) {
-            return Ok(origin.dispatch_public(head, body.unwrap_or_default()));
+        body: &mut Body,
+    ) -> Poll<Result<Dispatched, Rejection>> {
+        let reader = &mut self.reader;
+        let body = &mut RequestBody { body, reader };
+        match self.route {
+            Some(route) if !route.is_open() => {
+                let request = self.caller.request(origin, head)?;
+                request.dispatch(cx, route, head, body)
+            }
+            _ => origin.dispatch_public(cx, head, body),
         }
-        let (route, request) = self.request(origin, head)?;
-        request.dispatch(cx, route, head, body)
     }
 
     /// Builds the response to a reply of the server, in the format of the route.
@@ -473,27 +404,26 @@ impl Progress {
     fn respond(&self, reply: Reply, origin: &Origin<'_>, head: &mut Parts) -> Outcome {
         match self.route.map(|route| route.place) {
             Some(RouteTarget::Guarded(Protected::Rest(rest))) => {
-                let (_, request) = self.request(origin, head)?;
+                let request = self.caller.request(origin, head)?;
                 rest::respond(rest, reply, &request, &head.headers)
             }
             _ => dispatch::respond(reply, origin.summary, &mut head.headers),
         }
     }
+}
 
+impl Caller {
+    /// The request as its handler sees it.
     #[inline]
     fn request<'r>(
         &'r self,
         origin: &'r Origin<'r>,
         head: &Parts,
-    ) -> Result<(&'static Route, RequestContext<'r>), Rejection> {
-        let (Some(route), Some(principal)) = (self.route, self.caller.principal(origin)) else {
-            return Err(HttpError::Internal.into());
-        };
-        let request = RequestContext {
+    ) -> Result<RequestContext<'r>, Rejection> {
+        Ok(RequestContext {
             origin,
-            principal,
+            principal: self.principal(origin).ok_or(HttpError::Internal)?,
             wire: CountedTransport::of(head.version),
-        };
-        Ok((route, request))
+        })
     }
 }

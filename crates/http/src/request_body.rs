@@ -6,17 +6,46 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Response, Version};
-use http_body::{Body as _, Frame, SizeHint};
-use tokio::sync::oneshot;
+use http_body::Body as _;
 
 use super::config::HttpLimits;
 use super::connection::Event;
 use super::context::Origin;
 use super::rejection::HttpError;
+use super::router::Endpoint;
 use super::timer::RunningSeconds;
 use crate::limit::{LARGE_BYTES, Limit, LimitExceeded};
-use crate::net::{Body, BodyError, ReadError, Reader};
+use crate::net::{Body, ReadError, Reader};
 use crate::telemetry::memory_bytes;
+
+/// The body of a request, for the handler that needs it.
+pub(super) struct RequestBody<'b> {
+    pub(super) body: &'b mut Body,
+    /// The reader, while it waits.
+    pub(super) reader: &'b mut Option<BodyReader>,
+}
+
+impl RequestBody<'_> {
+    /// Reads the body within the limits of an endpoint. A handler whose body has not arrived is called again.
+    #[inline]
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &Origin<'_>,
+        endpoint: &Endpoint,
+    ) -> Poll<Result<Bytes, HttpError>> {
+        let reader = match self.reader {
+            Some(reader) => reader,
+            None => {
+                let limits = &endpoint.config.limits;
+                self.reader.insert(BodyReader::new(self.body, limits)?)
+            }
+        };
+        let read = ready!(reader.poll(cx, origin, self.body));
+        *self.reader = None;
+        Poll::Ready(read)
+    }
+}
 
 /// A body being read. On HTTP/1 the sweep of the connection limits its time; on HTTP/2, and inside the layers of the
 /// application, it has a timer.
@@ -50,9 +79,8 @@ fn poll_overdue(
 }
 
 impl BodyReader {
-    /// Begins to read a body within the limits of size and time.
     #[inline]
-    pub(super) fn new(body: &Body, limits: &HttpLimits) -> Result<Self, HttpError> {
+    fn new(body: &Body, limits: &HttpLimits) -> Result<Self, HttpError> {
         Ok(Self {
             reader: Reader::new(body, limits.body_bytes)?,
             counted: 0,
@@ -61,7 +89,7 @@ impl BodyReader {
     }
 
     #[inline]
-    pub(super) fn poll(
+    fn poll(
         &mut self,
         cx: &mut Context<'_>,
         origin: &Origin<'_>,
@@ -176,57 +204,6 @@ impl UnreadBody {
     }
 }
 
-/// A body inside the layers of the application. If they drop it before its end, the rest is given back.
-struct LentBody {
-    body: Body,
-    rest: Option<oneshot::Sender<Body>>,
-}
-
-/// Lends a body to the layers of the application, and receives what they leave of it. Over HTTP/2 nothing is given back: an
-/// unread body would hold the receive window of its connection.
-pub(super) fn lend(body: Body, version: Version) -> (Body, Option<oneshot::Receiver<Body>>) {
-    if Version::HTTP_2 <= version || body.is_end_stream() {
-        return (body, None);
-    }
-    let (sender, rest) = oneshot::channel();
-    let lent = LentBody {
-        body,
-        rest: Some(sender),
-    };
-    (Body::new(lent), Some(rest))
-}
-
-impl http_body::Body for LentBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for LentBody {
-    fn drop(&mut self) {
-        if let Some(rest) = self.rest.take()
-            && !self.body.is_end_stream()
-        {
-            // Without a receiver, the request was abandoned.
-            let _ = rest.send(std::mem::take(&mut self.body));
-        }
-    }
-}
-
 /// Drops what has arrived of a body. Returns its length if more is to come.
 fn drop_arrived(cx: &mut Context<'_>, body: &mut Body) -> Option<usize> {
     let mut length = 0;
@@ -269,22 +246,5 @@ mod tests {
         let just_enough = |second: u64| 1024 * second.saturating_sub(5) as usize;
         assert_eq!(given_up(just_enough).await, (30, Limit::BodySeconds));
         assert_eq!(given_up(|_| 1 << 20).await, (30, Limit::BodySeconds));
-    }
-
-    #[tokio::test]
-    async fn the_rest_of_a_lent_body_is_given_back_and_a_read_one_is_not() {
-        let (body, rest) = lend(Body::from("abc"), Version::HTTP_11);
-        let mut rest = rest.expect("it is lent");
-        assert!(rest.try_recv().is_err(), "the layers have it");
-        drop(body);
-        let left = rest.try_recv().map(|rest| rest.size_hint().exact());
-        assert_eq!(left, Ok(Some(3)));
-        let (mut body, rest) = lend(Body::from("abc"), Version::HTTP_11);
-        let mut rest = rest.expect("it is lent");
-        let read = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
-        assert!(read.is_some_and(|frame| frame.is_ok()));
-        drop(body);
-        assert!(rest.try_recv().is_err());
-        assert!(lend(Body::from("abc"), Version::HTTP_2).1.is_none());
     }
 }

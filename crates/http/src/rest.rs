@@ -1,10 +1,11 @@
 //! REST access to tools for clients without MCP: a POST with arguments returns the result. Also serves descriptions of
 //! the server.
 
-use std::task::Context;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -16,60 +17,50 @@ use super::entity_tag::with_entity_tag;
 use super::openapi;
 use super::problem::{Envelope, problem, problem_response, text_of};
 use super::rejection::{HttpError, Rejection};
+use super::request_body::RequestBody;
 use super::route::Rest;
 use crate::net::{Body, ShareKey};
 use crate::server::{Reply, Server};
 
-/// A request outside of the MCP endpoint.
-pub(super) struct RestCall<'r> {
-    pub(super) rest: Rest,
-    /// Raw path after `/tools/`.
-    pub(super) name: &'r str,
-    pub(super) query: Option<&'r str>,
-}
-
-impl RestCall<'_> {
-    /// Handles the request; `body` is that of a call.
-    pub(super) fn dispatch(
-        &self,
-        request: &RequestContext<'_>,
-        cx: &mut Context<'_>,
-        headers: &mut HeaderMap,
-        body: Option<Bytes>,
-    ) -> Result<Dispatched, Rejection> {
-        let server = &request.origin.router.endpoint.server;
-        Ok(match self.rest {
-            Rest::Tools => match cursor(self.query) {
-                Ok(cursor) => {
-                    let by = (&**request.origin.worker, request.telemetry());
-                    server
-                        .list_tools_rest(cx, Some(by), request.principal, cursor.as_deref())
-                        .into()
-                }
-                Err(detail) => {
-                    let problem = problem(StatusCode::BAD_REQUEST, detail);
-                    Dispatched::done(problem_response(StatusCode::BAD_REQUEST, &problem))
-                }
-            },
-            Rest::Tool => {
-                let body = body.unwrap_or_default();
-                if !body.is_empty() {
-                    request.origin.summary.check_body()?;
-                }
-                let name = percent_decode_str(self.name).decode_utf8();
-                let name = name.map_err(|_| HttpError::NotFound)?;
-                let by = (&**request.origin.worker, request.telemetry());
-                let headers = (headers, request.origin.summary.extensions.as_ref());
-                server
-                    .call_tool_rest(cx, by, request.principal, headers, &name, &body)
-                    .into()
+/// Handles a request outside of the MCP endpoint.
+pub(super) fn dispatch(
+    request: &RequestContext<'_>,
+    cx: &mut Context<'_>,
+    rest: Rest,
+    head: &mut Parts,
+    body: &mut RequestBody<'_>,
+) -> Poll<Result<Dispatched, Rejection>> {
+    let origin = request.origin;
+    let endpoint = &origin.router.endpoint;
+    let server = &endpoint.server;
+    let by = (&**origin.worker, request.telemetry());
+    Poll::Ready(Ok(match rest {
+        Rest::Tools => match cursor(head.uri.query()) {
+            Ok(cursor) => server
+                .list_tools_rest(cx, Some(by), request.principal, cursor.as_deref())
+                .into(),
+            Err(detail) => {
+                let problem = problem(StatusCode::BAD_REQUEST, detail);
+                Dispatched::done(problem_response(StatusCode::BAD_REQUEST, &problem))
             }
-            Rest::OpenApi => Dispatched::Respond(openapi::describe(request)),
-            Rest::Info => Dispatched::done(json_response(&server.info())),
-            Rest::Version => Dispatched::done(json_response(&server.version())),
-            Rest::Ping => Dispatched::done(json_response(&json!({"status": "ok"}))),
-        })
-    }
+        },
+        Rest::Tool => {
+            let body = ready!(body.poll_read(cx, origin, endpoint))?;
+            if !body.is_empty() {
+                origin.summary.check_body()?;
+            }
+            let name = percent_decode_str(origin.router.name_in(&head.uri)).decode_utf8();
+            let name = name.map_err(|_| HttpError::NotFound)?;
+            let headers = (&mut head.headers, origin.summary.extensions.as_ref());
+            server
+                .call_tool_rest(cx, by, request.principal, headers, &name, &body)
+                .into()
+        }
+        Rest::OpenApi => Dispatched::Response(openapi::describe(request)),
+        Rest::Info => Dispatched::done(json_response(&server.info())),
+        Rest::Version => Dispatched::done(json_response(&server.version())),
+        Rest::Ping => Dispatched::done(json_response(&json!({"status": "ok"}))),
+    }))
 }
 
 /// Builds the response to a reply of the server.

@@ -167,10 +167,6 @@ impl Route {
     /// Looks up the route of a path, with the raw value of `{name}`.
     #[inline]
     pub(super) fn of(path: &str) -> Option<(&'static Self, &str)> {
-        // Nearly all requests are for this one.
-        if path == Self::MCP.path {
-            return Some((Self::MCP, ""));
-        }
         let path = match path.strip_suffix('/') {
             None | Some("" | "/") => path,
             Some(path) => path,
@@ -193,7 +189,8 @@ impl Route {
 
     /// Returns true if the path supports a method.
     pub(super) fn has(&self, method: &Method) -> bool {
-        self.methods.split(", ").any(|has| has == method.as_str())
+        let mut methods = self.methods.split(", ");
+        methods.any(|has| has == "*" || has == method.as_str())
     }
 
     /// Returns true if `Host` and `Origin` are not checked. Probes call by address from the machine's operator, and
@@ -201,7 +198,7 @@ impl Route {
     pub(super) fn is_for_everybody(&self) -> bool {
         matches!(
             self.place,
-            RouteTarget::Open(Open::Page(_) | Open::ResourceMetadata)
+            RouteTarget::Open(Open::Page(_) | Open::ResourceMetadata | Open::Public)
         )
     }
 
@@ -211,12 +208,13 @@ impl Route {
             RouteTarget::Guarded(
                 Protected::Mcp | Protected::NamedEndpoint | Protected::Respond | Protected::Legacy,
             ) => Counted::Mcp,
-            RouteTarget::Guarded(Protected::Rest(_) | Protected::Custom)
-            | RouteTarget::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => {
-                Counted::Rest
-            }
+            RouteTarget::Guarded(Protected::Rest(_)) => Counted::Rest,
             RouteTarget::Guarded(Protected::Page(_)) | RouteTarget::Open(Open::Page(_)) => {
                 Counted::Operators
+            }
+            RouteTarget::Guarded(Protected::Custom)
+            | RouteTarget::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => {
+                Counted::None
             }
         }
     }
@@ -293,5 +291,17 @@ mod tests {
         assert!(!mcp.has(&Method::PUT));
         let part = Method::from_bytes(b"POS").expect("a token");
         assert!(!mcp.has(&part));
+        assert!(Route::CUSTOM.has(&part));
+    }
+
+    #[test]
+    fn pages_and_paths_of_the_application_are_not_counted_as_tools() {
+        let counted = |path| Route::of(path).map(|(route, _)| route.counted());
+        assert_eq!(counted("/tools/echo"), Some(Counted::Rest));
+        assert_eq!(counted("/livez"), Some(Counted::Operators));
+        assert_eq!(counted("/"), Some(Counted::None));
+        for other in [Route::CUSTOM, Route::PUBLIC] {
+            assert_eq!(other.counted(), Counted::None);
+        }
     }
 }

@@ -66,11 +66,16 @@ impl Router {
 
     /// Begins to count a request, if requests are counted.
     #[inline]
-    pub(super) fn watch(&self, counters: &Arc<WorkerCounters>, head: &Parts) -> Option<HttpWatch> {
+    pub(super) fn watch(
+        &self,
+        counters: &Arc<WorkerCounters>,
+        head: &Parts,
+        route: Option<&Route>,
+    ) -> Option<HttpWatch> {
         self.telemetry.counts().then(|| {
-            let route = Route::of(self.path(&head.uri)).map(|(route, _)| route.counted());
+            let route = route.map(Route::counted).unwrap_or_default();
             let transport = CountedTransport::of(head.version);
-            let key = HttpKey::new(route.unwrap_or_default(), &head.method, transport, 0);
+            let key = HttpKey::new(route, &head.method, transport, 0);
             HttpWatch::begin(Arc::clone(counters), key)
         })
     }
@@ -81,31 +86,32 @@ impl Router {
         &self,
         connection: &ConnectionState,
         head: &Parts,
+        route: Option<&Route>,
     ) -> Result<AdmittedHead, HttpError> {
         if connection.is_ambiguous() {
             return Err(HttpError::Framing);
         }
-        let heads = &connection.head_cache();
-        let Some(repeated) = heads.repeated_by(connection.request_number()) else {
-            return self.admit(head).map(AdmittedHead::Now);
+        let summaries = connection.summaries();
+        let Some(repeated) = summaries.repeated_by(connection.request_number()) else {
+            return self.admit(head, route).map(AdmittedHead::Now);
         };
-        if let Some(known) = heads.recall(repeated)
+        if let Some(known) = summaries.recall(repeated)
             && known.count() == head.headers.len()
         {
             return Ok(AdmittedHead::Before(known));
         }
-        let summary = self.admit(head)?;
-        if !self.is_message(head) {
+        let summary = self.admit(head, route)?;
+        if head.method != Method::POST || route != Some(Route::MCP) {
             return Ok(AdmittedHead::Now(summary));
         }
         let kept = Rc::new(summary.to_keep());
-        heads.remember(repeated, Rc::clone(&kept));
+        summaries.remember(repeated, Rc::clone(&kept));
         Ok(AdmittedHead::Before(kept))
     }
 
     /// Checks that apply to every request, before any layer sees it.
     #[inline]
-    fn admit(&self, head: &Parts) -> Result<Summary, HttpError> {
+    fn admit(&self, head: &Parts, route: Option<&Route>) -> Result<Summary, HttpError> {
         let fields = Fields::read(&head.headers);
         // Before checks whose rejections leave the connection open.
         fields.check_framing(head.version == Version::HTTP_10)?;
@@ -117,17 +123,12 @@ impl Router {
             // HTTP/1.1 requires Host beside a full URL too (RFC 9112 section 3.2.2).
             fields.host.value()?.ok_or(HttpError::HostMissing)?;
         }
-        let path = self.path(&head.uri);
-        let is_for_everybody = || {
-            let route = Route::of(path).is_some_and(|(route, _)| route.is_for_everybody());
-            route || self.layers.public_at(path).is_some()
-        };
-        if path == "/mcp" || !is_for_everybody() {
-            self.guard.check(&head.uri, &fields)?;
-        } else {
+        if route.is_some_and(Route::is_for_everybody) {
             HostGuard::check_form(head, &fields)?;
+        } else {
+            self.guard.check(&head.uri, &fields)?;
         }
-        if head.method == Method::OPTIONS && self.asks_in_vain(path, head) {
+        if head.method == Method::OPTIONS && self.asks_in_vain(head, route) {
             return Err(HttpError::OriginForeign);
         }
         Ok(fields.summary())
@@ -136,13 +137,12 @@ impl Router {
     /// Returns true if the origin may call but may not read the response: another port of this machine that is not
     /// configured. Layers may handle CORS themselves.
     #[cold]
-    fn asks_in_vain(&self, path: &str, head: &Parts) -> bool {
+    fn asks_in_vain(&self, head: &Parts, route: Option<&Route>) -> bool {
         HostGuard::is_preflight(head)
             && head.headers.contains_key(ORIGIN)
             && self.guard.reader(&head.headers).is_none()
             && self.layers.is_empty()
-            && self.layers.public_at(path).is_none()
-            && Route::of(path).is_some_and(|(route, _)| !route.has(&Method::OPTIONS))
+            && route.is_some_and(|route| !route.has(&Method::OPTIONS))
     }
 
     /// Builds the response to a rejected request, counts the rejection, and adds an audit entry unless the server did.
@@ -203,8 +203,8 @@ impl Router {
     pub(super) fn reject_head(
         &self,
         error: HttpError,
-        head: &Parts,
-        client: Option<Peer>,
+        (route, head): (Option<&Route>, &Parts),
+        client: Peer,
     ) -> Response<Body> {
         if matches!(
             error,
@@ -212,8 +212,7 @@ impl Router {
         ) {
             self.guard.report(error.setting(), head);
         }
-        let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
-        self.reject(error.into(), (route, &head.uri), client)
+        self.reject(error.into(), (route, &head.uri), Some(client))
     }
 
     /// Counts a head that hyper has rejected. One that can be framed in two ways is also recorded.
@@ -244,22 +243,20 @@ impl Router {
         }
     }
 
-    /// Returns true if the request is a message for the endpoint, which is the common case.
-    #[inline]
-    pub(super) fn is_message(&self, head: &Parts) -> bool {
-        head.method == Method::POST && self.path(&head.uri) == Route::MCP.path
-    }
-
     /// Finds the route of a path. The endpoint accepts a trailing slash, since a redirect would lose the body.
     #[inline]
-    pub(super) fn find(&self, head: &Parts) -> Option<&'static Route> {
-        let path = self.path(&head.uri);
+    pub(super) fn find(&self, uri: &Uri) -> Option<&'static Route> {
+        let path = self.path(uri);
+        // Nearly all requests are for this one, over which nothing takes precedence.
+        if path == Route::MCP.path {
+            return Some(Route::MCP);
+        }
         if self.layers.public_at(path).is_some() {
             return Some(Route::PUBLIC);
         }
         match Route::of(path) {
             Some((route, _)) if !route.gives_way() => Some(route),
-            known => match self.custom_route(&head.uri) {
+            known => match self.custom_route(uri) {
                 Some(_) => Some(Route::CUSTOM),
                 None => known.map(|(route, _)| route),
             },

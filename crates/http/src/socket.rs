@@ -400,7 +400,7 @@ mod tests {
     use super::*;
     use crate::transport::http::config::HttpLimits;
     use crate::transport::http::connection::TimeoutKind;
-    use crate::transport::http::timer::WorkerClock;
+    use crate::transport::http::connection::WorkerClock;
 
     /// A connection of HTTP/2, and its client.
     async fn connected() -> (Socket, Rc<ConnectionState>, TcpStream) {

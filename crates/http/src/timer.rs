@@ -1,9 +1,8 @@
-//! Clocks that count only the time in which the process runs. Platforms freeze processes between requests, and what has arrived
-//! meanwhile is unread.
+//! A clock that counts only the time in which the process runs. Platforms freeze processes between requests, and what has
+//! arrived meanwhile is unread.
 
 use std::future::Future as _;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -40,23 +39,6 @@ impl RunningSeconds {
         while self.passed < seconds {
             std::future::poll_fn(|cx| self.poll_next(cx)).await;
         }
-    }
-}
-
-/// Seconds since a worker started, counted by its sweep.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerClock {
-    seconds: AtomicU32,
-}
-
-impl WorkerClock {
-    #[inline]
-    pub fn now(&self) -> u32 {
-        self.seconds.load(Relaxed)
-    }
-
-    pub fn tick(&self) -> u32 {
-        self.seconds.fetch_add(1, Relaxed) + 1
     }
 }
 

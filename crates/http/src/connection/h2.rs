@@ -3,8 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
 
-use super::activity::Event;
-use super::{ConnectionState, TimeoutKind};
+use super::{ConnectionState, Event, TimeoutKind};
 use crate::limit::{Limit, LimitCounters};
 use crate::transport::http::config::HttpLimits;
 
@@ -157,17 +156,13 @@ impl ConnectionState {
         self.h2.room.set(self.room().saturating_sub(bytes));
     }
 
-    /// Counts an HTTP/2 stream until [`close_stream`](Self::close_stream). Returns true if the request is one.
+    /// Counts a stream until [`close_stream`](Self::close_stream).
     #[inline]
-    pub(crate) fn open_stream(&self) -> bool {
-        let is_stream = self.is_http2();
-        if is_stream {
-            self.h2.open.set(self.h2.open.get() + 1);
-        }
-        is_stream
+    pub(crate) fn open_stream(&self) {
+        self.h2.open.set(self.h2.open.get() + 1);
     }
 
-    /// Records that an HTTP/2 stream has its response or was abandoned.
+    /// Records that a stream has its response or was abandoned.
     #[inline]
     pub(crate) fn close_stream(&self) {
         self.h2.open.set(self.h2.open.get().saturating_sub(1));

@@ -1,29 +1,21 @@
 //! The connections of a worker: those that are adopted, served and swept.
 
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::TryFutureExt as _;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::super::admission::Admission;
-use super::super::config::HEADER_BYTES_MAX;
-use super::super::conn_driver::{Drain, until_drained, until_retired};
+use super::super::conn_driver::{Drain, until_retired};
 use super::super::connection::{ConnectionState, Event};
 use super::super::context::{ConnService, WorkerService};
-use super::super::framing::READ_MAX;
-use super::super::h1_response_body::H1ResponseBody;
+use super::super::h1_conn;
 use super::super::h2_conn::H2Conn;
-use super::super::pipeline::RequestFuture;
 use super::super::socket::{ConnPermits, Socket, Stream};
 use super::super::tcp_conn::TcpConn;
 use super::super::tls::Tls;
@@ -148,30 +140,7 @@ async fn serve(serving: ConnTask, stream: Stream, multiplexed: bool, guards: Con
         }
         return;
     }
-    let respond = move |request: hyper::Request<Incoming>| {
-        let (head, body) = request.into_parts();
-        let connection = Rc::clone(&served.connection);
-        let response = RequestFuture::new(Rc::clone(&served), head, body);
-        response.map_ok(|response| response.map(|body| H1ResponseBody::new(body, connection)))
-    };
-    let connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .max_header_size(HEADER_BYTES_MAX)
-        .max_buf_size(READ_MAX)
-        .serve_connection(TokioIo::new(socket), service_fn(respond));
-    let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
-    if let Err(error) = until_drained(connection, &drain, end).await {
-        // hyper responds to both in the same way and does not report the difference.
-        if error.is_parse_too_large() {
-            hits.count(match state.received() {
-                received if received <= limits.header_bytes as u64 => Limit::HeaderFields,
-                _ => Limit::HeaderBytes,
-            });
-        } else if error.is_parse() {
-            router.note_invalid_head(&state);
-        }
-        tracing::trace!(%error, "a connection ended early");
-    }
+    h1_conn::serve(socket, served, &drain).await;
 }
 
 /// Returns true if the client begins with the HTTP/2 preface. `None` if it disconnected, or must be closed, before it

@@ -1,17 +1,68 @@
-//! Bodies of responses over HTTP/1, which tell the connection while the server has nothing to send.
+//! An HTTP/1 connection: hyper parses its requests and writes its responses. The bodies of responses tell the connection
+//! while the server has nothing to send.
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::TryFutureExt as _;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 
+use super::config::HEADER_BYTES_MAX;
+use super::conn_driver::{Drain, until_drained};
 use super::connection::{ConnectionState, Event};
+use super::context::ConnService;
+use super::framing::READ_MAX;
+use super::pipeline::RequestFuture;
+use super::socket::Socket;
+use crate::limit::Limit;
 use crate::net::{Body, BodyError};
 
+/// Serves requests until the connection ends.
+pub(super) async fn serve(socket: Socket, served: Rc<ConnService>, drain: &Drain) {
+    let ConnService {
+        service,
+        connection: state,
+    } = &*Rc::clone(&served);
+    let respond = move |request: Request<Incoming>| {
+        let (head, body) = request.into_parts();
+        let connection = Rc::clone(&served.connection);
+        let response = RequestFuture::new(Rc::clone(&served), head, body);
+        response.map_ok(|response| response.map(|body| H1ResponseBody::new(body, connection)))
+    };
+    let connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .max_header_size(HEADER_BYTES_MAX)
+        .max_buf_size(READ_MAX)
+        .serve_connection(TokioIo::new(socket), service_fn(respond));
+    let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
+    let Err(error) = until_drained(connection, drain, end).await else {
+        return;
+    };
+    // hyper responds to both in the same way and does not report the difference.
+    if error.is_parse_too_large() {
+        let endpoint = &service.router.endpoint;
+        let limit = match state.received() {
+            received if received <= endpoint.config.limits.header_bytes as u64 => {
+                Limit::HeaderFields
+            }
+            _ => Limit::HeaderBytes,
+        };
+        endpoint.server.limits.hits.count(limit);
+    } else if error.is_parse() {
+        service.router.note_invalid_head(state);
+    }
+    tracing::trace!(%error, "a connection ended early");
+}
+
 /// Body of a response. While the server has nothing to send, the connection is not idle, and may be silent for any time.
-pub(super) struct H1ResponseBody {
+struct H1ResponseBody {
     body: Body,
     connection: Rc<ConnectionState>,
     /// True once the server had nothing to send.
@@ -20,7 +71,7 @@ pub(super) struct H1ResponseBody {
 
 impl H1ResponseBody {
     #[inline]
-    pub(super) fn new(body: Body, connection: Rc<ConnectionState>) -> Self {
+    fn new(body: Body, connection: Rc<ConnectionState>) -> Self {
         Self {
             body,
             connection,
@@ -75,7 +126,7 @@ mod tests {
 
     use super::*;
     use crate::transport::http::connection::Phase;
-    use crate::transport::http::timer::WorkerClock;
+    use crate::transport::http::connection::WorkerClock;
 
     /// Gives these pieces; nothing where there is `None`.
     struct Pieces(VecDeque<Option<&'static str>>);
