@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service};
@@ -166,7 +166,8 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         if self.failed {
-            return Box::pin(std::future::ready(Ok(internal_server_error())));
+            let response = HttpError::Internal.into_problem();
+            return Box::pin(std::future::ready(Ok(response)));
         }
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -180,13 +181,7 @@ where
 
 fn layer_failed(error: &(dyn std::error::Error + Send + Sync)) -> Response<Body> {
     tracing::error!(%error, "a layer of the application failed");
-    internal_server_error()
-}
-
-fn internal_server_error() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-    response
+    HttpError::Internal.into_problem()
 }
 
 /// Future of one response.

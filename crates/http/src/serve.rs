@@ -174,8 +174,9 @@ impl Listener {
         if timeout_at(deadline, idle()).await.is_err() {
             tracing::warn!(
                 patience_s = budget.calls.as_secs_f64(),
+                connections = workers.iter().map(Worker::connections).sum::<usize>(),
                 setting = "drain.grace_seconds",
-                "calls are still running; they are ended"
+                "calls or connections did not end in time; they are ended"
             );
             // Pending calls receive a final response; clients that do not read it are cut off.
             servers.iter().for_each(|server| server.stop_calls());
