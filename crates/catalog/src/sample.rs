@@ -121,3 +121,25 @@ impl Future for PassthroughSample<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::catalog::replay::Client;
+    use crate::protocol::{ClientCapabilities, Revision};
+
+    #[tokio::test]
+    async fn root_01_a_client_that_has_no_roots_is_not_asked_for_them() {
+        let session = ReplaySession::new(Client::Session {
+            revision: Revision::V2025_11_25,
+            capabilities: ClientCapabilities::default(),
+            response_timeout: Duration::MAX,
+        });
+        let refused = Roots::new(&session).await;
+        let error = ClientRequestError::NotDeclared(ClientAbility::Roots);
+        assert_eq!(refused, Err(error));
+        assert!(!session.has_new_requests());
+    }
+}

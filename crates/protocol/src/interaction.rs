@@ -213,7 +213,7 @@ impl SamplingRequest {
     ///
     /// What is wrong with the conversation.
     pub fn params(&self, revision: Revision) -> Result<Value, String> {
-        check_balance(&self.messages)?;
+        check_tool_calls(&self.messages)?;
         let in_one = revision.has_sampling_tools();
         let mut messages = Vec::with_capacity(self.messages.len());
         for message in &self.messages {
@@ -254,9 +254,14 @@ fn has_tools(message: &SamplingMessage) -> bool {
     })
 }
 
-/// SAM-02: what a model wants is answered in the next message, which holds nothing but results.
-fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
+/// Maximum number of times that the model of one conversation may want tools to be called.
+const TOOL_ROUNDS_MAX: usize = 100;
+
+/// SAM-02: what a model wants is answered in the next message, which holds nothing but results. SAM-03: it does not go on
+/// forever.
+fn check_tool_calls(messages: &[SamplingMessage]) -> Result<(), String> {
     let mut wanted: Vec<&str> = Vec::new();
+    let mut rounds = 0;
     for message in messages {
         let blocks = message.content.iter();
         let results = blocks.clone().filter_map(|block| match block {
@@ -278,6 +283,12 @@ fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
             _ => None,
         });
         wanted = calls.collect();
+        rounds += usize::from(!wanted.is_empty());
+    }
+    if TOOL_ROUNDS_MAX < rounds {
+        return Err(format!(
+            "the model has wanted tools to be called more than {TOOL_ROUNDS_MAX} times"
+        ));
     }
     match wanted.first() {
         Some(id) => Err(format!("there is no result for the call {id}")),
@@ -448,7 +459,7 @@ mod tests {
 
     #[test]
     fn sam_02_each_call_has_its_result_in_the_next_message() {
-        let check = |messages: &[SamplingMessage]| check_balance(messages).is_ok();
+        let check = |messages: &[SamplingMessage]| check_tool_calls(messages).is_ok();
         let user = || SamplingMessage::user("hello");
         assert!(check(&[user(), call("1"), result("1")]));
         assert!(!check(&[user(), call("1"), user()]));
@@ -457,6 +468,16 @@ mod tests {
         let mut mixed = result("1");
         mixed.content.push("and more".into());
         assert!(!check(&[user(), call("1"), mixed]));
+    }
+
+    #[test]
+    fn sam_03_a_model_that_always_wants_another_call_is_not_asked_forever() {
+        let rounds = |count: usize| {
+            let rounds = (0..count).flat_map(|_| [call("1"), result("1")]);
+            check_tool_calls(&rounds.collect::<Vec<_>>())
+        };
+        assert_eq!(rounds(TOOL_ROUNDS_MAX), Ok(()));
+        assert!(rounds(TOOL_ROUNDS_MAX + 1).is_err());
     }
 
     #[test]

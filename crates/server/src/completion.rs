@@ -8,12 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
-use super::errors::{
-    causes, forbidden, internal_error, invalid_params, protocol_error, stopped, without_position,
-};
+use super::errors::{call_failed, invalid_params, without_position};
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
-use super::prompts;
 use super::prompts::unknown_prompt;
 use super::reply::{MaybeReady, Reply, begin, finish};
 use super::request_context::{Caller, RequestContext};
@@ -21,6 +18,7 @@ use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::check_scopes;
 use super::text::truncated;
+use super::{prompts, resources};
 use crate::audit::{Subject, SubjectKind};
 use crate::auth::{ItemKind, Principal};
 use crate::catalog::{
@@ -305,7 +303,7 @@ impl CompletionResponder {
     ) -> Reply {
         let argument = &*self.argument;
         match outcome {
-            CallOutcome::Done(Ok(mut found)) => {
+            Ok(Ok(mut found)) => {
                 if let Some(hides) = &self.hides {
                     found.has_more |= found.values.len() < found.total.unwrap_or_default();
                     let sees = |value: &String| hides.sees(&self.snapshot, argument, value);
@@ -315,69 +313,30 @@ impl CompletionResponder {
                 }
                 write(&self.id, &self.snapshot, self.revision, &found)
             }
-            CallOutcome::Done(Err(error)) => failed(self, error),
-            CallOutcome::TimedOut(limit) => {
-                let limit_s = limit.as_secs_f64();
-                tracing::warn!(argument, limit_s, "a completion ran out of time");
-                let message = format!("no suggestions within {limit_s} s");
-                Reply::fail(&self.id, ErrorCode::Internal, message)
-            }
-            CallOutcome::Panicked => {
-                tracing::error!(argument, "a completion panicked; its request failed");
-                internal_error(&self.id)
-            }
-            CallOutcome::Cancelled => Reply::Cancelled,
-            CallOutcome::Stopped => stopped(&self.id),
-            // Completions have no channel to the client.
-            CallOutcome::Suspended(_) => internal_error(&self.id),
+            Ok(Err(error)) => failed(self, error),
+            Err(failure) => call_failed(&self.id, ("completion", argument), failure),
         }
     }
 }
 
 fn prompt_failed(completing: &CompletionResponder, error: PromptError) -> Reply {
     let error = error.masked(completing.masks_errors);
-    prompts::failed(&completing.id, "completion", &completing.argument, &error)
+    let what = ("completion", &*completing.argument);
+    prompts::failed(&completing.id, what, completing.revision, &error)
 }
 
 fn template_failed(completing: &CompletionResponder, error: ResourceError) -> Reply {
+    let CompletionResponder {
+        id,
+        argument,
+        revision,
+        snapshot,
+        ..
+    } = completing;
     let error = error.masked(completing.masks_errors);
-    let argument = &*completing.argument;
-    let source = causes(error.source());
     match error.kind() {
-        ResourceErrorKind::NotFound => write(
-            &completing.id,
-            &completing.snapshot,
-            completing.revision,
-            &Completions::default(),
-        ),
-        ResourceErrorKind::Forbidden => forbidden(&completing.id, error.message(), error.source()),
-        ResourceErrorKind::Protocol => {
-            tracing::debug!(argument, source, "a completion failed at another server");
-            protocol_error(&completing.id, error.protocol_error())
-        }
-        // Completions have no channel to the client.
-        ResourceErrorKind::Failed
-        | ResourceErrorKind::MissingCapability(_)
-        | ResourceErrorKind::UrlElicitationRequired => {
-            tracing::debug!(
-                argument,
-                error = error.message(),
-                source,
-                "a completion failed"
-            );
-            let message = error.message().to_owned();
-            Reply::fail(&completing.id, ErrorCode::Internal, message)
-        }
-        // `Internal`, and kinds that are added later.
-        _ => {
-            tracing::error!(
-                argument,
-                error = error.message(),
-                source,
-                "a completion is at fault"
-            );
-            internal_error(&completing.id)
-        }
+        ResourceErrorKind::NotFound => write(id, snapshot, *revision, &Completions::default()),
+        _ => resources::failed(id, ("completion", argument), *revision, &error),
     }
 }
 

@@ -9,9 +9,8 @@ use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::reply::{MaybeReady, Reply};
 use super::request_context::RequestContext;
-use super::running_call::CallOutcome;
 use super::{audit_record, errors, snapshot};
-use crate::protocol::{ErrorCode, Method};
+use crate::protocol::Method;
 
 /// Error for handlers without client requests: the specification allows them for calls, reads and prompts only
 /// (MRTR-01).
@@ -58,28 +57,15 @@ pub(super) fn call(
     let (limits, share) = (Arc::clone(&server.limits), caller.share());
     let conclude = move |outcome| {
         MaybeReady::Ready(match outcome {
-            CallOutcome::Done(Ok(Value::Object(result))) => {
+            Ok(Ok(Value::Object(result))) => {
                 custom_result(&id, result, server_info).counted(&limits, share, &id)
             }
-            CallOutcome::Done(Ok(_)) => {
+            Ok(Ok(_)) => {
                 tracing::error!(method = %name, "a custom method failed: its result is not an object");
                 errors::internal_error(&id)
             }
-            CallOutcome::Done(Err(error)) => Reply::error(&id, &error),
-            CallOutcome::TimedOut(limit) => {
-                let seconds = limit.as_secs_f64();
-                tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
-                let message = format!("the method did not respond within {seconds} s");
-                Reply::fail(&id, ErrorCode::Internal, message)
-            }
-            CallOutcome::Panicked => {
-                tracing::error!(method = %name, "a method panicked; its request failed");
-                errors::internal_error(&id)
-            }
-            CallOutcome::Stopped => errors::stopped(&id),
-            // Custom methods have no channel to the client.
-            CallOutcome::Suspended(_) => errors::internal_error(&id),
-            CallOutcome::Cancelled => Reply::Cancelled,
+            Ok(Err(error)) => Reply::error(&id, &error),
+            Err(failure) => errors::call_failed(&id, ("method", &name), failure),
         })
     };
     let call = Call {

@@ -13,6 +13,7 @@ use super::streams::{change_subscription, listen};
 use super::{
     completion, custom, lists, logging, prompts, resources, skills, stateless, tasks, tools,
 };
+use crate::auth::ItemKind;
 use crate::protocol::{ErrorCode, Method};
 
 /// Handles a request within a session.
@@ -67,7 +68,7 @@ pub(super) fn dispatch(
     }
     let result = match method {
         Method::ToolsCall => tools::call(server, cx, request_context.reborrow()),
-        Method::ToolsList => ready(lists::list_tools(server, caller, request)),
+        Method::ToolsList => ready(lists::list(server, ItemKind::Tools, caller, request)),
         Method::Ping => ready(Reply::constant(request.id, br#","result":{}}"#)),
         Method::Discover => {
             let snapshot = server.snapshots.load();
@@ -116,12 +117,12 @@ fn optional_method(
     }
     drop(snapshot);
     match method {
-        Method::ResourcesList => ready(lists::list_resources(server, caller, request)),
-        Method::TemplatesList => ready(lists::list_templates(server, caller, request)),
+        Method::ResourcesList => ready(lists::list(server, ItemKind::Resources, caller, request)),
+        Method::TemplatesList => ready(lists::list(server, ItemKind::Templates, caller, request)),
         Method::ResourcesRead => resources::read(server, cx, request_context),
         Method::ResourcesSubscribe => Ok(change_subscription(server, caller, request, true)?),
         Method::ResourcesUnsubscribe => Ok(change_subscription(server, caller, request, false)?),
-        Method::PromptsList => ready(lists::list_prompts(server, caller, request)),
+        Method::PromptsList => ready(lists::list(server, ItemKind::Prompts, caller, request)),
         Method::PromptsGet => prompts::get(server, cx, request_context),
         Method::Complete => Ok(completion::complete(server, cx, request_context)?),
         Method::TasksList => Ok(tasks::list_tasks(server, caller, request)?),

@@ -3,12 +3,14 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
 use tracing::field::Value;
 
 use super::reply::{RejectReason, Reply};
+use super::running_call::CallFailure;
 use super::text::truncated;
 use crate::catalog::MissingScopes;
 use crate::limit::{Limit, LimitCounters};
@@ -56,10 +58,35 @@ pub(super) fn protocol_error(id: &str, error: Option<&ErrorObject>) -> Reply {
     }
 }
 
+/// Responds to a call that returned nothing. `kind` and `name` say what was called.
+#[cold]
+pub(super) fn call_failed(id: &str, (kind, name): (&str, &str), failure: CallFailure) -> Reply {
+    match failure {
+        CallFailure::TimedOut(limit) => {
+            Reply::fail(id, ErrorCode::Internal, timed_out((kind, name), limit))
+        }
+        CallFailure::Panicked => {
+            tracing::error!(name = %truncated(name), "a {kind} panicked; its call failed");
+            internal_error(id)
+        }
+        CallFailure::Cancelled => Reply::Cancelled,
+        CallFailure::Stopped => stopped(id),
+        // `Server::call_failed` handles the calls that can be suspended.
+        CallFailure::Suspended(_) => internal_error(id),
+    }
+}
+
 /// Error for a call that was aborted because the server stops.
 pub(super) fn stopped(id: &str) -> Reply {
     let message = "The server is stopping and ended the call; send it again";
     Reply::fail(id, ErrorCode::Http(503), message)
+}
+
+/// Logs that a call ran out of time. Returns the message for the client.
+pub(super) fn timed_out((kind, name): (&str, &str), limit: Duration) -> String {
+    let limit_s = limit.as_secs_f64();
+    tracing::warn!(name = %truncated(name), limit_s, "a {kind} ran out of time");
+    format!("the {kind} did not respond within {limit_s} s")
 }
 
 /// Error whose reason only the log contains.

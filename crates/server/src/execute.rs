@@ -10,7 +10,7 @@ use super::reply::{MaybeReady, Reply};
 use super::request_context::Caller;
 use super::running_call;
 use super::running_call::{
-    CallOptions, CallOutcome, CallProgress, CatchUnwind, OnDisconnect, Resumption,
+    CallFailure, CallOptions, CallOutcome, CallProgress, CatchUnwind, OnDisconnect, Resumption,
 };
 use super::streams::Streams;
 use crate::catalog::CallContext;
@@ -120,7 +120,7 @@ impl Calls {
             // It is polled once it has its permits.
             false => match running_call::prepare(start, context) {
                 Some(call) => Err(call),
-                None => Ok(CallProgress::Done(CallOutcome::Panicked)),
+                None => Ok(CallProgress::Done(Err(CallFailure::Panicked))),
             },
         };
         if let Ok(CallProgress::Done(outcome)) = progress {

@@ -23,72 +23,47 @@ pub(super) struct ListParams<'a> {
     pub(super) cursor: Option<Cow<'a, str>>,
 }
 
-pub(super) fn list_tools(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-    let snapshot = server.snapshots.load();
-    if snapshot.search.is_some()
-        && let Some(search) = search_for(&snapshot, caller.principal)
-    {
-        let verbs = (None, &search.listings);
-        return list(server, &snapshot, verbs, &search.verbs, caller, request);
-    }
-    let of = (Some(ItemKind::Tools), &snapshot.tools);
-    list(
-        server,
-        &snapshot,
-        of,
-        &snapshot.catalog.tools,
-        caller,
-        request,
-    )
-}
-
-pub(super) fn list_resources(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-    let snapshot = server.snapshots.load();
-    let of = (Some(ItemKind::Resources), &snapshot.resources);
-    list(
-        server,
-        &snapshot,
-        of,
-        &snapshot.catalog.resources,
-        caller,
-        request,
-    )
-}
-
-pub(super) fn list_templates(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-    let snapshot = server.snapshots.load();
-    let of = (Some(ItemKind::Templates), &snapshot.templates);
-    list(
-        server,
-        &snapshot,
-        of,
-        &snapshot.catalog.templates,
-        caller,
-        request,
-    )
-}
-
-pub(super) fn list_prompts(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-    let snapshot = server.snapshots.load();
-    let of = (Some(ItemKind::Prompts), &snapshot.prompts);
-    list(
-        server,
-        &snapshot,
-        of,
-        &snapshot.catalog.prompts,
-        caller,
-        request,
-    )
-}
-
-/// Returns the requested page.
-pub(super) fn list<T: ListItem>(
+/// Handles the list method of a kind of item.
+pub(super) fn list(
     server: &Server,
-    snapshot: &Snapshot,
-    (shelf, listings): (Option<ItemKind>, &Listings),
-    table: &Table<T>,
+    kind: ItemKind,
     caller: Caller<'_>,
     request: &Request<'_>,
+) -> Reply {
+    let snapshot = &*server.snapshots.load();
+    let (catalog, by) = (&snapshot.catalog, (caller, request));
+    match kind {
+        ItemKind::Tools => match search_for(snapshot, caller.principal) {
+            Some(search) => {
+                let verbs = (None, &search.listings, &search.verbs);
+                page(server, snapshot, verbs, by)
+            }
+            None => {
+                let of = (Some(kind), &snapshot.tools, &catalog.tools);
+                page(server, snapshot, of, by)
+            }
+        },
+        ItemKind::Resources => {
+            let of = (Some(kind), &snapshot.resources, &catalog.resources);
+            page(server, snapshot, of, by)
+        }
+        ItemKind::Templates => {
+            let of = (Some(kind), &snapshot.templates, &catalog.templates);
+            page(server, snapshot, of, by)
+        }
+        ItemKind::Prompts => {
+            let of = (Some(kind), &snapshot.prompts, &catalog.prompts);
+            page(server, snapshot, of, by)
+        }
+    }
+}
+
+/// Returns the requested page. The policy applies to items of a kind.
+pub(super) fn page<T: ListItem>(
+    server: &Server,
+    snapshot: &Snapshot,
+    (kind, listings, table): (Option<ItemKind>, &Listings, &Table<T>),
+    (caller, request): (Caller<'_>, &Request<'_>),
 ) -> Reply {
     let cursor = match request.params.object {
         None | Some("{}") => None,
@@ -103,12 +78,12 @@ pub(super) fn list<T: ListItem>(
         &server.keys,
         &server.endpoint,
     );
-    if let (Some(view), Some(shelf)) = (&snapshot.policy_view, shelf) {
+    if let (Some(view), Some(kind)) = (&snapshot.policy_view, kind) {
         let class = view.policy.class_of(caller.principal);
-        let visible = view.visible(&class, shelf, &snapshot.catalog);
+        let visible = view.visible(&class, kind, &snapshot.catalog);
         if !visible.everything {
             let of = (&*class, visible);
-            return match view.page(shelf, table, frame, of, cursor.as_deref()) {
+            return match view.page(kind, table, frame, of, cursor.as_deref()) {
                 Some(page) => Reply::pieces(begin_list(table, request.id), page),
                 None => invalid_params(request.id, UNKNOWN_CURSOR),
             };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::errors::{
-    causes, forbidden, internal_error, invalid_params, protocol_error, stopped, without_position,
+    causes, forbidden, internal_error, invalid_params, protocol_error, without_position,
 };
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
@@ -103,32 +103,16 @@ struct PromptResponder {
 impl PromptResponder {
     fn conclude(&self, outcome: CallOutcome<Result<PromptOutput, PromptError>>) -> MaybeReady {
         MaybeReady::Ready(match outcome {
-            CallOutcome::Done(Ok(output)) => self.write(&output),
-            CallOutcome::Done(Err(error)) => match error.kind() {
-                PromptErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
-                    missing_capability(&self.id, ability)
-                }
-                _ => {
-                    let error = error.masked(self.server.config.mask_errors);
-                    failed(&self.id, "prompt", &self.name, &error)
-                }
-            },
-            CallOutcome::TimedOut(limit) => {
-                let limit_s = limit.as_secs_f64();
-                tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
-                let message = format!("the prompt did not respond within {limit_s} s");
-                Reply::fail(&self.id, ErrorCode::Internal, message)
+            Ok(Ok(output)) => self.write(&output),
+            Ok(Err(error)) => {
+                let error = error.masked(self.server.config.mask_errors);
+                failed(&self.id, ("prompt", &self.name), self.revision, &error)
             }
-            CallOutcome::Panicked => {
-                tracing::error!(prompt = %self.name, "a prompt panicked; its request failed");
-                internal_error(&self.id)
-            }
-            CallOutcome::Cancelled => Reply::Cancelled,
-            CallOutcome::Stopped => stopped(&self.id),
-            CallOutcome::Suspended(suspended) => {
+            Err(failure) => {
+                let what = ("prompt", &*self.name);
                 return self
                     .server
-                    .suspended(&self.id, &self.name, &self.snapshot, *suspended);
+                    .call_failed(&self.id, what, &self.snapshot, failure);
             }
         })
     }
@@ -203,36 +187,33 @@ pub(super) fn unknown_prompt(id: &str, name: &str) -> Reply {
     Reply::fail(id, ErrorCode::InvalidParams, message)
 }
 
-pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> Reply {
+/// Error response of a failed prompt, or completion of its argument. `what` is one of these, with its name.
+pub(super) fn failed(
+    id: &str,
+    what: (&str, &str),
+    revision: Revision,
+    error: &PromptError,
+) -> Reply {
+    let (kind, name) = (what.0, truncated(what.1));
     let source = causes(error.source());
     match error.kind() {
+        PromptErrorKind::MissingCapability(ability) if !revision.has_sessions() => {
+            missing_capability(id, ability)
+        }
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
         PromptErrorKind::UrlElicitationRequired => url_elicitation_required(id, error.source()),
         PromptErrorKind::Forbidden => forbidden(id, error.message(), error.source()),
         PromptErrorKind::Protocol => {
-            tracing::debug!(what, name, source, "a prompt failed at another server");
+            tracing::debug!(%name, source, "a {kind} failed at another server");
             protocol_error(id, error.protocol_error())
         }
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
-            tracing::debug!(
-                what,
-                name,
-                error = error.message(),
-                source,
-                "a prompt failed"
-            );
-            let message = error.message().to_owned();
-            Reply::fail(id, ErrorCode::Internal, message)
+            tracing::debug!(%name, error = error.message(), source, "a {kind} failed");
+            Reply::fail(id, ErrorCode::Internal, error.message().to_owned())
         }
         // `Internal`, and kinds that are added later.
         _ => {
-            tracing::error!(
-                what,
-                name,
-                error = error.message(),
-                source,
-                "a prompt is at fault"
-            );
+            tracing::error!(%name, error = error.message(), source, "a {kind} is at fault");
             internal_error(id)
         }
     }

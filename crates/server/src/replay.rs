@@ -14,11 +14,11 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client_requests::count;
-use super::errors::{internal_error, invalid_params};
+use super::errors::{call_failed, internal_error, invalid_params};
 use super::parts::Server;
 use super::reply::{MaybeReady, RejectReason, Reply, begin};
 use super::request_context::Caller;
-use super::running_call::SuspendedCall;
+use super::running_call::{CallFailure, SuspendedCall};
 use super::share::{StateKind, owner_of};
 use super::snapshot::Snapshot;
 use super::text::truncated;
@@ -122,20 +122,23 @@ impl Server {
         }
     }
 
-    /// Responds to a call that was suspended, or that failed in its replay.
+    /// Responds to a call that returned nothing, or asks for the input that it needs. `what` is its kind and name.
     #[cold]
-    pub(super) fn suspended(
+    pub(super) fn call_failed(
         self: &Arc<Self>,
         id: &str,
-        what: &str,
+        what: (&str, &str),
         snapshot: &Snapshot,
-        call: SuspendedCall,
+        failure: CallFailure,
     ) -> MaybeReady {
+        let CallFailure::Suspended(call) = failure else {
+            return MaybeReady::Ready(call_failed(id, what, failure));
+        };
         let SuspendedCall {
             suspension,
             context,
-        } = call;
-        let name = truncated(what);
+        } = *call;
+        let name = truncated(what.1);
         MaybeReady::Ready(match suspension {
             Suspension::Failed(ReplayError::InvalidResponse(problem)) => {
                 invalid_params(id, &problem)

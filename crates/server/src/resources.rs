@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::errors::{causes, forbidden, internal_error, protocol_error, stopped};
+use super::errors::{causes, forbidden, internal_error, protocol_error};
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
@@ -135,8 +135,8 @@ impl ReadResponder {
     ) -> MaybeReady {
         MaybeReady::Ready(match outcome {
             // RES-03: an empty result means that the resource does not exist.
-            CallOutcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
-            CallOutcome::Done(Ok(contents)) => {
+            Ok(Ok(contents)) if contents.is_empty() => self.not_found(),
+            Ok(Ok(contents)) => {
                 let contents = completed(contents, &self.uri, &self.definition);
                 if depends_on_input(&self.context) {
                     // The contents depend on client input, so they must not be cached.
@@ -151,57 +151,17 @@ impl ReadResponder {
                 }
                 reply
             }
-            CallOutcome::Done(Err(error)) => {
-                let hides = self.server.config.mask_errors;
-                self.failed(&error.masked(hides))
+            Ok(Err(error)) => {
+                let error = error.masked(self.server.config.mask_errors);
+                failed(&self.id, ("resource", &self.uri), self.revision, &error)
             }
-            CallOutcome::TimedOut(limit) => {
-                let limit_s = limit.as_secs_f64();
-                tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
-                let message = format!("the resource did not respond within {limit_s} s");
-                Reply::fail(&self.id, ErrorCode::Internal, message)
-            }
-            CallOutcome::Panicked => {
-                tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its request failed");
-                internal_error(&self.id)
-            }
-            CallOutcome::Cancelled => Reply::Cancelled,
-            CallOutcome::Stopped => stopped(&self.id),
-            CallOutcome::Suspended(suspended) => {
+            Err(failure) => {
+                let what = ("resource", &*self.uri);
                 return self
                     .server
-                    .suspended(&self.id, &self.uri, &self.snapshot, *suspended);
+                    .call_failed(&self.id, what, &self.snapshot, failure);
             }
         })
-    }
-
-    fn failed(&self, error: &ResourceError) -> Reply {
-        let uri = truncated(&self.uri);
-        let source = causes(error.source());
-        match error.kind() {
-            ResourceErrorKind::NotFound => self.not_found(),
-            ResourceErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
-                missing_capability(&self.id, ability)
-            }
-            ResourceErrorKind::UrlElicitationRequired => {
-                url_elicitation_required(&self.id, error.source())
-            }
-            ResourceErrorKind::Forbidden => forbidden(&self.id, error.message(), error.source()),
-            ResourceErrorKind::Protocol => {
-                tracing::debug!(%uri, source, "a reading failed at another server");
-                protocol_error(&self.id, error.protocol_error())
-            }
-            ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
-                tracing::debug!(%uri, error = error.message(), source, "a reading failed");
-                let message = error.message().to_owned();
-                Reply::fail(&self.id, ErrorCode::Internal, message)
-            }
-            // `Internal`, and kinds that are added later.
-            _ => {
-                tracing::error!(%uri, error = error.message(), source, "a resource is at fault");
-                internal_error(&self.id)
-            }
-        }
     }
 
     fn not_found(&self) -> Reply {
@@ -302,6 +262,38 @@ fn completed(
         }
     }
     contents
+}
+
+/// Error response of a failed read, or completion of a template's variable. `what` is one of these, with its name.
+pub(super) fn failed(
+    id: &str,
+    what: (&str, &str),
+    revision: Revision,
+    error: &ResourceError,
+) -> Reply {
+    let (kind, name) = (what.0, truncated(what.1));
+    let source = causes(error.source());
+    match error.kind() {
+        ResourceErrorKind::NotFound => not_found(id, what.1, revision),
+        ResourceErrorKind::MissingCapability(ability) if !revision.has_sessions() => {
+            missing_capability(id, ability)
+        }
+        ResourceErrorKind::UrlElicitationRequired => url_elicitation_required(id, error.source()),
+        ResourceErrorKind::Forbidden => forbidden(id, error.message(), error.source()),
+        ResourceErrorKind::Protocol => {
+            tracing::debug!(%name, source, "a {kind} failed at another server");
+            protocol_error(id, error.protocol_error())
+        }
+        ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
+            tracing::debug!(%name, error = error.message(), source, "a {kind} failed");
+            Reply::fail(id, ErrorCode::Internal, error.message().to_owned())
+        }
+        // `Internal`, and kinds that are added later.
+        _ => {
+            tracing::error!(%name, error = error.message(), source, "a {kind} is at fault");
+            internal_error(id)
+        }
+    }
 }
 
 /// RES-02: error for an unknown URI.

@@ -22,9 +22,11 @@ use crate::protocol::Revision;
 use crate::telemetry::{TraceContext, enter_trace};
 
 /// Outcome of a call.
+pub(crate) type CallOutcome<T> = Result<T, CallFailure>;
+
+/// Reason for a call that returned nothing.
 #[derive(Debug)]
-pub(crate) enum CallOutcome<T> {
-    Done(T),
+pub(crate) enum CallFailure {
     /// The timeout expired.
     TimedOut(Duration),
     /// The call panicked. The panic hook logged the message.
@@ -113,7 +115,7 @@ pub(crate) fn start<T: 'static>(
     options: CallOptions,
 ) -> Result<CallProgress<T>, CatchUnwind<T>> {
     let Some(mut call) = prepare(start, context) else {
-        return Ok(CallProgress::Done(CallOutcome::Panicked));
+        return Ok(CallProgress::Done(Err(CallFailure::Panicked)));
     };
     let outcome = match Pin::new(&mut call).poll(cx) {
         Poll::Ready(outcome) => finish_replay(outcome, context),
@@ -176,10 +178,10 @@ pub(super) fn finish_replay<T>(
 #[cold]
 pub(super) fn suspended<T>(suspension: Suspension, context: &Arc<CallContext>) -> CallOutcome<T> {
     context.replay.close();
-    CallOutcome::Suspended(Box::new(SuspendedCall {
+    Err(CallFailure::Suspended(Box::new(SuspendedCall {
         suspension,
         context: Arc::clone(context),
-    }))
+    })))
 }
 
 /// Polls a call until it completes or its response becomes a stream.
@@ -288,7 +290,9 @@ impl<T> Future for RunningCall<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallOutcome<T>> {
         match &mut *self {
-            Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(CallOutcome::Cancelled)),
+            Self::Done(outcome) => {
+                Poll::Ready(outcome.take().unwrap_or(Err(CallFailure::Cancelled)))
+            }
             Self::Own {
                 call,
                 deadline,
@@ -309,7 +313,7 @@ impl<T> Future for RunningCall<T> {
                         Ok(outcome) => finish_replay(outcome, context),
                         Err(Aborted) => {
                             context.outlet.cancel();
-                            CallOutcome::Stopped
+                            Err(CallFailure::Stopped)
                         }
                     });
                 }
@@ -338,12 +342,12 @@ impl<T> Future for RunningCall<T> {
                 }
                 deadline.as_mut().poll(cx).map(|()| {
                     context.outlet.cancel();
-                    CallOutcome::TimedOut(*timeout)
+                    Err(CallFailure::TimedOut(*timeout))
                 })
             }
             Self::Task(receiver) => Pin::new(receiver)
                 .poll(cx)
-                .map(|outcome| outcome.unwrap_or(CallOutcome::Cancelled)),
+                .map(|outcome| outcome.unwrap_or(Err(CallFailure::Cancelled))),
         }
     }
 }
@@ -391,8 +395,8 @@ impl<T> Future for CatchUnwind<T> {
         let _entered = self.trace.map(enter_trace);
         let _share = enter_share(self.share);
         match catch_unwind(AssertUnwindSafe(|| self.call.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(CallOutcome::Done),
-            Err(_) => Poll::Ready(CallOutcome::Panicked),
+            Ok(poll) => poll.map(Ok),
+            Err(_) => Poll::Ready(Err(CallFailure::Panicked)),
         }
     }
 }

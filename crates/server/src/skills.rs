@@ -51,14 +51,8 @@ pub(super) fn list(server: &Server, caller: Caller<'_>, request: &Request<'_>) -
             None => invalid_params(request.id, UNKNOWN_CURSOR),
         };
     }
-    lists::list(
-        server,
-        &snapshot,
-        (None, &snapshot.skills),
-        table,
-        caller,
-        request,
-    )
+    let of = (None, &snapshot.skills, table);
+    lists::page(server, &snapshot, of, (caller, request))
 }
 
 pub(super) fn get(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::config::ValidationErrors;
-use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, stopped};
+use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, timed_out};
 use super::execute::{Call, PermitsNeeded, Respond};
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, RejectReason, Reply};
 use super::request_context::{Caller, RequestContext};
 use super::results::{add_object, error_result, large_success, success};
-use super::running_call::{CallOptions, CallOutcome};
+use super::running_call::{CallFailure, CallOptions, CallOutcome};
 use super::snapshot::Snapshot;
 use super::target::{check_named, check_scopes, missing_name};
 use super::text::truncated;
@@ -232,31 +232,17 @@ impl Respond<Result<Output, ToolError>> for ResultWriter<'_> {
     #[inline]
     fn respond(self, outcome: ToolOutcome) -> MaybeReady {
         MaybeReady::Ready(match outcome {
-            CallOutcome::Done(Ok(output)) => match self.entry.check_output(&output) {
+            Ok(Ok(output)) => match self.entry.check_output(&output) {
                 Ok(()) => self.success(output),
                 Err(problem) => self.bad_output(&problem),
             },
-            CallOutcome::Done(Err(error)) => self.failure(&error),
-            CallOutcome::TimedOut(limit) => {
-                let message = format!("the tool did not respond within {} s", limit.as_secs_f64());
-                tracing::warn!(
-                    tool = self.name(),
-                    limit_s = limit.as_secs_f64(),
-                    "a call ran out of time"
-                );
-                self.error_result(&message)
-                    .with_reason(RejectReason::TimedOut)
-            }
-            CallOutcome::Panicked => {
-                tracing::error!(tool = self.name(), "a tool panicked; its call failed");
-                internal_error(self.id)
-            }
-            CallOutcome::Cancelled => Reply::Cancelled,
-            CallOutcome::Stopped => stopped(self.id),
-            CallOutcome::Suspended(suspended) => {
-                return self
-                    .server
-                    .suspended(self.id, self.name(), self.snapshot, *suspended);
+            Ok(Err(error)) => self.failure(&error),
+            Err(CallFailure::TimedOut(limit)) => self
+                .error_result(&timed_out(("tool", self.name()), limit))
+                .with_reason(RejectReason::TimedOut),
+            Err(failure) => {
+                let (server, what) = (self.server, ("tool", self.name()));
+                return server.call_failed(self.id, what, self.snapshot, failure);
             }
         })
     }

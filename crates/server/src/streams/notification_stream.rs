@@ -16,6 +16,7 @@ use super::{Streams, notice};
 use crate::auth::Principal;
 use crate::environment::unix_seconds;
 use crate::protocol::Revision;
+use crate::seal::random_bytes;
 use crate::server::reply::JsonResponse;
 
 /// A notification stream.
@@ -28,6 +29,9 @@ pub(super) struct NotificationStream {
     /// Last events, after the stream was closed.
     last: Option<VecDeque<StreamEvent>>,
     ends_at: Option<Instant>,
+    /// Id of the last event, a `ping`, if no other event had one. The Go SDK 1.4 closes its session after six streams that end
+    /// without a new id.
+    last_id: Option<EventId>,
 }
 
 /// Form of the events and of the end of the stream.
@@ -64,12 +68,19 @@ impl NotificationStream {
             first,
             last: None,
             ends_at: None,
+            last_id: None,
         }
     }
 
     /// Sets the maximum age of the stream.
     pub(super) fn with_max_age(mut self, max_age: Duration) -> Self {
         self.ends_at = Some(Instant::now() + max_age);
+        self
+    }
+
+    /// Sets the id of a last event, for a stream that reaches its maximum age without any other id.
+    pub(super) fn with_last_id(mut self, id: Option<EventId>) -> Self {
+        self.last_id = id;
         self
     }
 
@@ -134,6 +145,7 @@ impl EventSource for NotificationStream {
                         StreamKind::Plain => StreamEvent::message(notice::message(&notice, None)),
                         StreamKind::Session(_) => {
                             let id = number.map(|number| EventId::new(StreamId::Standing, number));
+                            self.last_id = self.last_id.filter(|_| id.is_none());
                             StreamEvent::message(notice::message(&notice, None)).with_id(id)
                         }
                     };
@@ -141,6 +153,9 @@ impl EventSource for NotificationStream {
                 }
                 Poll::Ready(MailboxItem::CloseReason(end)) => end,
                 Poll::Pending if self.ends_at.is_some_and(|end| end <= Instant::now()) => {
+                    if let Some(id) = self.last_id.take() {
+                        return Poll::Ready(Some(ping().with_id(Some(id))));
+                    }
                     CloseReason::Stopping
                 }
                 Poll::Pending => return Poll::Pending,
@@ -159,6 +174,13 @@ impl EventSource for NotificationStream {
     }
 }
 
+/// A `ping` whose response nothing waits for. Earlier clients read any event as a message, so it cannot be empty.
+fn ping() -> StreamEvent {
+    // Positive, and without the mark of requests that wait for a response.
+    let id = u64::from_ne_bytes(random_bytes()) >> 2;
+    StreamEvent::message(format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"ping"}}"#).into())
+}
+
 impl ListenContext {
     fn cancelled(&self) -> Bytes {
         let id = &self.id;
@@ -172,7 +194,7 @@ impl ListenContext {
 impl Streams {
     /// Maximum age of a new stream, with 10 % jitter, so that streams opened together do not close together.
     pub(crate) fn max_age(&self) -> Duration {
-        let noise = u32::from(crate::seal::random_bytes::<1>()[0]);
+        let noise = u32::from(random_bytes::<1>()[0]);
         let max_age = Duration::from_secs(self.config.max_age_seconds);
         max_age * 9 / 10 + max_age * noise / 1275
     }

@@ -133,14 +133,16 @@ impl StreamOpener {
             },
         };
         let revision = self.session.revision;
-        let first = position
-            .filter(|_| revision.has_priming_events())
-            .map(|id| streams.priming(id));
+        let (first, last_id) = match revision.has_priming_events() {
+            true => (position.map(|id| streams.priming(id)), None),
+            false => (None, position.filter(|_| revision.can_resume_streams())),
+        };
         let subscriber = Subscriber::new(&self.server, &self.caller);
         let kind = StreamKind::Session(revision);
         let standing = NotificationStream::new(place, subscriber, kind, first);
         let max_age = streams.max_age_for(&self.caller);
-        Ok(Reply::Stream(Box::new(standing.with_max_age(max_age))))
+        let standing = standing.with_max_age(max_age).with_last_id(last_id);
+        Ok(Reply::Stream(Box::new(standing)))
     }
 
     /// Resumes a call stream after one of its events.

@@ -18,7 +18,7 @@ use crate::catalog::{CallContext, ClientRequestError};
 use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, Method};
-use crate::server::errors::{internal_error, invalid_params};
+use crate::server::errors::{call_failed, invalid_params};
 use crate::server::execute::{Call, PermitsNeeded};
 use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
@@ -105,11 +105,11 @@ pub(crate) fn handle(
                 replay,
                 options.timeout,
             );
+            let task = asked.task.clone();
             let conclude = move |outcome: CallOutcome<Reply>| {
                 MaybeReady::Ready(match outcome {
-                    CallOutcome::Done(reply) => reply.counted(&limits, share, &id),
-                    CallOutcome::Cancelled => Reply::Cancelled,
-                    _ => internal_error(&id),
+                    Ok(reply) => reply.counted(&limits, share, &id),
+                    Err(failure) => call_failed(&id, ("task", &task), failure),
                 })
             };
             let call = Call {

@@ -21,7 +21,7 @@ use crate::limit::CallPermits;
 use crate::server::client_requests::STOPPED;
 use crate::server::held_permits::HeldPermits;
 use crate::server::inflight::InflightEntry;
-use crate::server::running_call::{self, CallOutcome, CatchUnwind};
+use crate::server::running_call::{self, CallFailure, CallOutcome, CatchUnwind};
 use crate::state::StateError;
 
 /// Drives a call that has become a task.
@@ -88,7 +88,7 @@ impl Runner {
             StopReason::Ended(outcome) => conclude(outcome),
             StopReason::TimedOut => {
                 // Logs and audits the timeout.
-                let _ = conclude(CallOutcome::TimedOut(self.timeout));
+                let _ = conclude(Err(CallFailure::TimedOut(self.timeout)));
                 TaskResult::internal("the task did not end in time")
             }
             StopReason::Cancelled => return,
@@ -173,7 +173,7 @@ impl Runner {
                 Ok(outcome) => running_call::finish_replay(outcome, &self.context),
                 Err(Aborted) => {
                     self.context.outlet.cancel();
-                    CallOutcome::Stopped
+                    Err(CallFailure::Stopped)
                 }
             }));
         }

@@ -23,7 +23,7 @@ use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
-use crate::server::running_call::{CallOutcome, CatchUnwind, OnDisconnect};
+use crate::server::running_call::{CallFailure, CatchUnwind, OnDisconnect};
 use crate::server::share::owner_of;
 use crate::server::tools::{PreparedCall, ToolOutcome};
 use crate::server::{call_stream, running_call};
@@ -67,7 +67,7 @@ pub(crate) fn call_as_task<'g>(
         .map_err(|_| MaybeReady::Ready(audit_unavailable(request.id)))?;
     let start = |context| entry.tool.call(context, arguments);
     let Some(call) = running_call::prepare(start, &context) else {
-        return Err(owner.respond(ToolOutcome::Panicked));
+        return Err(owner.respond(Err(CallFailure::Panicked)));
     };
     let task = TaskCall {
         audited,
@@ -402,7 +402,7 @@ async fn run_until_task(task: &mut TaskCall) -> Option<ToolOutcome> {
         }
         deadline.as_mut().poll(cx).map(|()| {
             context.outlet.cancel();
-            Some(CallOutcome::TimedOut(options.timeout))
+            Some(Err(CallFailure::TimedOut(options.timeout)))
         })
     })
     .await

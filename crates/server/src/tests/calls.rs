@@ -181,7 +181,7 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
 #[tokio::test]
 async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
     let tool = tool_fn(
-        Definition::new("work").task(crate::catalog::TaskSupport::Required),
+        Definition::new("work").task(TaskSupport::Required),
         |_, _: Map<String, Value>| std::future::pending::<Result<String, ToolError>>(),
     );
     let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
@@ -249,4 +249,25 @@ async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered()
     assert_eq!(progress["params"]["progressToken"], "token");
     assert_eq!(responses[0]["id"], 2, "{responses}");
     assert_eq!(responses[0]["result"]["isError"], false);
+}
+
+#[tokio::test]
+async fn a_request_for_the_result_of_a_task_fails_with_the_reason_when_the_server_stops() {
+    let hang = |_, _: Map<String, Value>| std::future::pending::<Result<String, ToolError>>();
+    let tool = tool_fn(Definition::new("work").task(TaskSupport::Required), hang);
+    let catalog = Catalog::new([tool.into_tool()]).expect("a good tool");
+    let (server, worker) = (Arc::new(Server::new(of(catalog))), at(START));
+    let session = session_of(&server, &worker, &json!({"protocolVersion": "2025-11-25"}));
+    let send = |method: &str, params: Value| {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let principal = Principal::anonymous();
+        begin_post(principal, &server, &worker, Some(&session), &request).reply()
+    };
+    let begun = text(send("tools/call", json!({"name": "work", "task": {}})).await);
+    let task = &begun["result"]["task"]["taskId"];
+    let mut result = std::pin::pin!(send("tasks/result", json!({"taskId": task})));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(result.as_mut().poll(&mut cx).is_pending());
+    server.stop_calls();
+    assert_eq!(text(result.await)["error"]["code"], 503);
 }

@@ -20,7 +20,9 @@ use super::{
     WorkerState,
 };
 use crate::auth::Principal;
-use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
+use crate::catalog::{
+    CallContext, Catalog, Definition, IntoTool as _, TaskSupport, ToolError, tool_fn,
+};
 use crate::limit::{LARGE_BYTES, Limit, LimitConfig, Limits};
 use crate::protocol::Revision;
 use crate::seal::{KeyRing, SealConfig};

@@ -119,3 +119,16 @@ fn a_further_initialize_over_stdio_negotiates_again_in_the_same_session() {
         );
     }
 }
+
+/// A server of 2026-07-28 alone would have to name its versions. This one has another for every client.
+#[test]
+fn era_06_no_version_of_initialize_is_refused() {
+    let server = server();
+    for version in ["2026-07-28", "2031-01-01", "", "draft"] {
+        let params = json!({"protocolVersion": version});
+        let initialize =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let offered = text(post(&server, &at(START), None, &initialize));
+        assert_eq!(offered["result"]["protocolVersion"], "2025-11-25");
+    }
+}

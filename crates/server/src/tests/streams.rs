@@ -75,3 +75,48 @@ async fn a_stream_ends_when_what_its_caller_has_shown_does() {
         assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
     }
 }
+
+/// The Go SDK 1.4 closes its session after six streams that end without a new id, and 1.2 at an event without data. VER-06: the
+/// client has not sent `initialized`, and gets no other request.
+#[tokio::test(start_paused = true)]
+async fn ver_06_an_idle_stream_of_an_earlier_revision_ends_with_a_ping_that_has_an_id() {
+    let (server, worker) = (server(), at(START));
+    let session = session(&server, &worker);
+    let principal = Arc::new(Principal::anonymous());
+    let mut last_id = None;
+    for _ in 0..3 {
+        let (mut headers, mcp) = headers_of(&[("mcp-session-id", &session)]);
+        if let Some(id) = &last_id {
+            headers.insert("last-event-id", HeaderValue::try_from(id).expect("visible"));
+        }
+        let opening = server.open_stream(
+            &worker,
+            &head(&principal, &mut headers, &mcp),
+            VersionHeader::Absent,
+        );
+        let Ok(opening) = opening else {
+            panic!("refused")
+        };
+        let Reply::Stream(mut stream) = opening.await else {
+            panic!("no stream")
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(stream.poll_next(&mut cx).is_pending(), "LH-16");
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        let Poll::Ready(Some(event)) = stream.poll_next(&mut cx) else {
+            panic!("no last event")
+        };
+        let EventData::Message(ping) = event.data else {
+            panic!("no message")
+        };
+        let ping: Value = serde_json::from_slice(&ping).expect("JSON");
+        assert_eq!(ping["method"], "ping");
+        assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
+        let answer = json!({"jsonrpc": "2.0", "id": ping["id"], "result": {}});
+        let answered = post(&server, &worker, Some(&session), &answer);
+        assert!(matches!(answered, Reply::Accepted), "{answered:?}");
+        let id = event.id.map(|id| id.to_string());
+        assert_ne!(id, last_id);
+        last_id = id;
+    }
+}

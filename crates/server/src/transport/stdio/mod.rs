@@ -175,6 +175,8 @@ impl Calls {
                     continue;
                 }
                 frame = incoming.recv(), if !has_ended && waiting.has_room() => frame,
+                // STD-04: no client reads the responses of calls that take longer.
+                () = tokio::time::sleep(GRACE), if has_ended => return,
             };
             let Some(frame) = frame else {
                 has_ended = true;
@@ -368,4 +370,46 @@ fn refusal(id: Option<&str>, reason: &'static str) -> Reply {
         format!("Invalid Request: {reason}"),
     );
     Reply::refused(crate::server::RejectReason::Malformed, id, &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::catalog::{Catalog, Definition, IntoTool as _, ToolError, tool_fn};
+    use crate::limit::{LimitConfig, Limits};
+    use crate::server::ServerParts;
+    use crate::telemetry::Metrics;
+
+    #[tokio::test(start_paused = true)]
+    async fn std_04_requests_that_wait_for_others_do_not_hold_up_the_end() {
+        let hang = |_, _: Map<String, Value>| std::future::pending::<Result<String, ToolError>>();
+        let tool = tool_fn(Definition::new("hang"), hang).into_tool();
+        let unlimited = LimitConfig {
+            calls: Some(0),
+            calls_per_principal: 0,
+            ..LimitConfig::default()
+        };
+        let server = Server::new(ServerParts {
+            limits: Limits::new(&unlimited, &Metrics::default()).into(),
+            ..crate::server::tests::of(Catalog::new([tool]).expect("a good tool"))
+        });
+        let (answers, _outgoing) = mpsc::channel(CONCURRENT_MAX);
+        let calls = Calls::new(Arc::new(server), answers);
+        let (frames, incoming) = mpsc::channel(CONCURRENT_MAX + 2);
+        let send = |id: usize, method: &str, params: Value| {
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            let frame = Frame::Message(request.to_string().into_bytes());
+            frames.try_send(frame).expect("room");
+        };
+        send(0, "initialize", json!({"protocolVersion": "2025-11-25"}));
+        for id in 1..=CONCURRENT_MAX + 1 {
+            send(id, "tools/call", json!({"name": "hang"}));
+        }
+        drop(frames);
+        let begun = Instant::now();
+        calls.take(incoming, WaitingFrames::new(1 << 20)).await;
+        assert!(begun.elapsed() < 2 * GRACE);
+    }
 }
