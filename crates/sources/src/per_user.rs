@@ -32,14 +32,13 @@ pub use self::accounts::{
     Account, AccountError, Accounts, BegunLogin, Invitation, RecognizedUsers, is_account_path,
 };
 use super::credentials::{AccessToken, CredentialError, GrantType, LoginNeeded, Renewed};
-use super::login::{Registrations, end_login};
+use super::login::{Issuer, Registrations, end_login};
 use super::tokens::{Grant, Name, Tokens, is_same_issuer};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
 use crate::environment::Secret;
 use crate::environment::unix_seconds;
 use crate::net::Guard;
-use preparation::Metadata;
 
 /// Each user's own login at the API. A user without a login is asked for one with a link.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -115,7 +114,7 @@ pub struct UserLogins {
     tokens: Tokens,
     accounts: Accounts,
     renewed: Cache<String, Arc<Renewed>>,
-    metadata: ArcSwapOption<(Instant, Metadata)>,
+    metadata: ArcSwapOption<(Instant, Issuer)>,
     registrations: Registrations,
 }
 

@@ -1,4 +1,4 @@
-//! Servers of HTTP+SSE (2024-11-05) that send nothing for a long time, or reject messages.
+//! Servers of HTTP+SSE (2024-11-05) that send nothing for a long time, reject messages, or redirect requests.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -36,10 +36,27 @@ fn serve(
     let mut rest = Vec::new();
     while let Some(request) = incoming::read(&mut stream, &mut rest) {
         let mut open = events.lock().expect("not poisoned");
+        let moved_to = match (&*request.method, &*request.target) {
+            ("GET", "/old") => Some("/moved"),
+            ("GET", "/away") => Some("http://127.0.0.9:9/sse"),
+            ("POST", "/old-messages") => Some("/messages"),
+            _ => None,
+        };
+        if let Some(to) = moved_to {
+            let moved =
+                format!("HTTP/1.1 307 Moved\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+            if stream.write_all(moved.as_bytes()).is_err() {
+                return;
+            }
+            continue;
+        }
         if request.method == "GET" {
             let head =
                 "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-            let endpoint = "event: endpoint\ndata: /messages\n\n";
+            let endpoint = match &*request.target {
+                "/moved" => "event: endpoint\ndata: old-messages\n\n",
+                _ => "event: endpoint\ndata: /messages\n\n",
+            };
             if stream
                 .write_all(format!("{head}{endpoint}").as_bytes())
                 .is_err()
@@ -96,14 +113,16 @@ fn serve(
 }
 
 async fn connect(url: &str) -> Client {
-    connect_with(url, http::HeaderMap::new(), None).await
+    connect_with(url, http::HeaderMap::new(), None)
+        .await
+        .expect("connected")
 }
 
 async fn connect_with(
     url: &str,
     headers: http::HeaderMap,
     credentials: Option<Arc<dyn Credentials>>,
-) -> Client {
+) -> Result<Client, ClientError> {
     let deadlines = Deadlines {
         total: None,
         idle: Duration::from_secs(2),
@@ -122,7 +141,7 @@ async fn connect_with(
         credentials,
         ..quick()
     };
-    Client::connect(target, options).await.expect("connected")
+    Client::connect(target, options).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,6 +198,7 @@ async fn the_challenge_of_a_rejected_message_says_what_is_missing() {
     let lacking = Arc::new(Lacking::default());
     let credentials = Arc::clone(&lacking) as Arc<dyn Credentials>;
     let client = connect_with(&url, authorization(), Some(credentials)).await;
+    let client = client.expect("connected");
     let scope = client.request("prompts/list", Params::new(), None, None);
     let refused = scope.await.expect_err("status 403");
     assert!(
@@ -199,9 +219,23 @@ async fn the_challenge_of_a_rejected_message_says_what_is_missing() {
 async fn credentials_in_an_error_response_to_a_message_are_redacted() {
     let (url, _pinged) = start(true);
     let client = connect_with(&url, authorization(), None).await;
+    let client = client.expect("connected");
     let refused = client
         .request("tools/list", Params::new(), None, None)
         .await;
     let refused = refused.expect_err("status 403").to_string();
     assert!(refused.contains("Bearer ***"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redirects_of_the_stream_and_of_messages_are_followed_within_the_origin() {
+    let (url, _pinged) = start(true);
+    let at = |path| url.replace("/sse", path);
+    let client = connect(&at("/old")).await;
+    assert_eq!(client.server().implementation.name, "quiet");
+    let away = connect_with(&at("/away"), authorization(), None).await;
+    assert_eq!(
+        away.expect_err("another origin").to_string(),
+        "it redirects to http://127.0.0.9:9/sse; if that is the server, use that URL"
+    );
 }

@@ -1,13 +1,14 @@
 //! Event streams of upstream servers that end in the middle of an event.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use longshore::client::Lifecycle;
 use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
 use super::{behind, result};
-use crate::support::{Asked, Site, Told};
+use crate::support::{Asked, Site, Told, becomes};
 
 /// A server whose responses to calls end with `cut`. It sends the rest to a client that resumes after the first event.
 fn cutting(cut: &'static str) -> Site {
@@ -70,4 +71,26 @@ fn a_response_that_is_cut_inside_an_event_is_resumed_after_the_last_whole_one() 
         let called = result(&server, "2025-11-25", "tools/call", call);
         assert_eq!(called["content"][0]["text"], "whole", "{cut:?}: {called}");
     }
+}
+
+/// The lists are requested again after each such stream.
+#[test]
+fn streams_without_event_ids_that_end_immediately_are_opened_less_and_less_often() {
+    let opened = Arc::<Mutex<Vec<Instant>>>::default();
+    let times = Arc::clone(&opened);
+    let site = Site::start(move |_, asked| {
+        if asked.method == "GET" {
+            times.lock().expect("not poisoned").push(Instant::now());
+            return Told::stream("retry: 1\n\n");
+        }
+        respond(asked, "", &mut Value::Null)
+    });
+    let config = json!({"url": format!("{}/mcp", site.url), "protocol": "legacy"});
+    let config = serde_json::from_value(config).expect("valid");
+    let server = behind([("ends", config)]).start();
+    becomes(|| 4 < opened.lock().expect("not poisoned").len());
+    drop(server);
+    let opened = opened.lock().expect("not poisoned");
+    // 100 ms, doubled each time.
+    assert!(Duration::from_secs(3) <= opened[4] - opened[0]);
 }

@@ -494,6 +494,21 @@ fn log_messages_are_requested_once_and_forwarded_with_their_logger() {
 }
 
 #[test]
+fn an_upstream_that_moves_within_its_origin_is_connected_again() {
+    let has_moved = Arc::new(AtomicBool::new(false));
+    let moved = Arc::clone(&has_moved);
+    let site = upstream(move |_, asked, _| {
+        let is_old = asked.target == "/mcp" && moved.load(Ordering::SeqCst);
+        is_old.then(|| Told::json(307, Value::Null).header("location", "/new"))
+    });
+    let server = behind([("up", legacy(&site))]).start();
+    has_moved.store(true, Ordering::SeqCst);
+    let call = json!({"name": "up__act", "arguments": {}});
+    let called = result(&server, "2025-11-25", "tools/call", call);
+    assert_eq!(called["content"][0]["text"], "done", "{called}");
+}
+
+#[test]
 fn a_subscription_that_is_rejected_for_a_while_is_made_again() {
     let listens = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&listens);

@@ -35,6 +35,8 @@ mod pools;
 #[cfg(feature = "sources")]
 mod program;
 #[cfg(feature = "egress")]
+mod reread;
+#[cfg(feature = "egress")]
 mod resolve;
 mod share;
 mod sse;

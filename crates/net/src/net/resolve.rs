@@ -2,18 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
-use tokio::time::Instant;
 
-use super::lock::Mutex;
-use crate::environment::FileStamp;
+use super::reread::Reread;
 
 /// Looks up the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
@@ -27,9 +24,9 @@ pub trait Resolve: Send + Sync + 'static {
 
 /// Resolver that reads `/etc/hosts` and then queries the name servers of `/etc/resolv.conf`. Both files are read on
 /// first use, and again when they have changed. `localhost` and its subdomains always resolve to this machine (RFC 6761).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SystemResolver {
-    resolver: Reread<TokioResolver, [Option<FileStamp>; FILES.len()]>,
+    resolver: Reread<TokioResolver, { FILES.len() }>,
 }
 
 /// Files that the resolver reads.
@@ -37,69 +34,23 @@ const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
 /// Interval at which changes of the files are looked for.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A value that is read from files, and again when their stamps have changed.
-#[derive(Debug)]
-struct Reread<T, S>(Mutex<Option<Known<T, S>>>);
-
-#[derive(Debug)]
-struct Known<T, S> {
-    value: Arc<T>,
-    stamps: S,
-    looked: Instant,
-}
-
-impl<T, S> Default for Reread<T, S> {
+impl Default for SystemResolver {
     fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T, S: Copy + PartialEq> Reread<T, S> {
-    /// Returns the value. If the files have changed and cannot be used, it is the previous one.
-    fn get<E>(
-        &self,
-        stamps: impl FnOnce() -> S,
-        read: impl FnOnce() -> Result<T, E>,
-    ) -> Result<Arc<T>, E> {
-        let mut known = self.0.lock();
-        let now = Instant::now();
-        let before = match &*known {
-            Some(known) if now < known.looked + LOOK => return Ok(Arc::clone(&known.value)),
-            Some(known) => Some((Arc::clone(&known.value), known.stamps)),
-            None => None,
-        };
-        // Before the files are read, so that a change meanwhile is noticed.
-        let mut stamps = stamps();
-        let value = match before {
-            Some((value, old)) if old == stamps => value,
-            Some((value, old)) => read().map_or_else(
-                |_| {
-                    // The change is read at the next look.
-                    stamps = old;
-                    value
-                },
-                Arc::new,
-            ),
-            None => Arc::new(read()?),
-        };
-        *known = Some(Known {
-            value: Arc::clone(&value),
-            stamps,
-            looked: now,
-        });
-        Ok(value)
+        Self {
+            resolver: Reread::new(FILES.map(Into::into), LOOK),
+        }
     }
 }
 
 impl SystemResolver {
     fn get(&self) -> io::Result<Arc<TokioResolver>> {
-        let stamps = || FILES.map(|file| FileStamp::of(Path::new(file)));
-        let made = self.resolver.get(stamps, || {
+        let read = |_: &_| {
             let mut builder = TokioResolver::builder_tokio()?;
             // Every address is checked before one is used.
             builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
             builder.build()
-        });
+        };
+        let made = self.resolver.get(read, |_, _| {});
         made.map_err(|error| {
             io::Error::other(format!(
                 "the system's list of name servers cannot be used: {error}"
@@ -138,33 +89,13 @@ fn in_words(error: &NetError) -> String {
 
 /// The resolver that all clients of this process share, so that they share what it has learned.
 pub(super) fn shared() -> Arc<dyn Resolve> {
-    static SHARED: OnceLock<Arc<SystemResolver>> = OnceLock::new();
-    SHARED.get_or_init(Arc::default).clone()
+    static SHARED: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
+    SHARED.clone()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn files_are_read_again_when_they_have_changed_or_could_not_be_read() {
-        let read = Reread::default();
-        let get = |length: Option<u64>, found: Result<u32, &'static str>| {
-            read.get(|| length, || found).map(|value| *value)
-        };
-        assert_eq!(get(None, Err("missing")), Err("missing"));
-        assert_eq!(get(Some(1), Ok(1)), Ok(1));
-        // Not looked at again at once, and not read again unless they have changed.
-        assert_eq!(get(Some(2), Ok(2)), Ok(1));
-        tokio::time::advance(LOOK).await;
-        assert_eq!(get(Some(1), Ok(2)), Ok(1));
-        tokio::time::advance(LOOK).await;
-        assert_eq!(get(Some(2), Ok(2)), Ok(2));
-        tokio::time::advance(LOOK).await;
-        assert_eq!(get(None, Err("missing")), Ok(2));
-        tokio::time::advance(LOOK).await;
-        assert_eq!(get(Some(3), Ok(3)), Ok(3));
-    }
 
     #[test]
     fn errors_of_the_resolver_are_told_in_words() {

@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, Method, StatusCode};
 
-use super::ClientError;
 use super::error::beginning;
+use super::{ClientError, REDIRECTS_MAX};
 use crate::net::{
     Client as HttpClient, OutgoingRequest, PinnedClient, StreamingResponse, challenge_parameter,
 };
@@ -59,12 +59,10 @@ impl Sender {
         }
     }
 
-    /// Returns the error for a response that asks for other credentials: 401, or 403 for a scope, which is recorded.
-    pub(super) async fn check_access(
-        &self,
-        status: StatusCode,
-        headers: &HeaderMap,
-    ) -> Result<(), ClientError> {
+    /// Returns the error for a response that redirects, or asks for other credentials: 401, or 403 for a scope, which is
+    /// recorded.
+    pub(super) async fn check(&self, answer: &StreamingResponse) -> Result<(), ClientError> {
+        let (status, headers) = (answer.status, &answer.headers);
         if status == StatusCode::UNAUTHORIZED {
             let challenge = headers.get(WWW_AUTHENTICATE);
             return Err(ClientError::Unauthorized {
@@ -85,28 +83,45 @@ impl Sender {
                 scope: beginning(scope.as_bytes()),
             });
         }
+        if status.is_redirection()
+            && let Ok(Some(to)) = answer.redirect()
+        {
+            return Err(ClientError::Redirected { to });
+        }
         Ok(())
     }
 
-    /// Sends a request as [`send`](Self::send) does. Returns an error for a response that is not a success.
+    /// Sends a request, and follows redirects within the origin of its URL. Returns an error for a response that is not a
+    /// success.
     pub(super) async fn send_successfully(
         &self,
-        outgoing: OutgoingRequest,
+        mut outgoing: OutgoingRequest,
     ) -> Result<StreamingResponse, ClientError> {
-        let configured = secrets_of(&outgoing.headers, &outgoing.url);
-        let (mut answer, mut secrets) = self.send(outgoing).await?;
-        if answer.status.is_success() {
-            return Ok(answer);
+        let mut left = REDIRECTS_MAX;
+        loop {
+            let (mut answer, mut secrets) = self.send_over(None, outgoing.clone()).await?;
+            if answer.status.is_success() {
+                return Ok(answer);
+            }
+            secrets.extend(secrets_of(&outgoing.headers, &outgoing.url));
+            conceal_in_headers(secrets.iter().map(Cow::from), &mut answer.headers);
+            match self.check(&answer).await {
+                Err(ClientError::Redirected { to })
+                    if 0 < left && to.origin() == outgoing.url.origin() =>
+                {
+                    left -= 1;
+                    outgoing.url = to;
+                    continue;
+                }
+                checked => checked?,
+            }
+            let mut answer = answer.read().await?;
+            conceal(secrets.into_iter().map(Cow::from), &mut answer);
+            return Err(ClientError::Status {
+                status: answer.status.as_u16(),
+                said: beginning(&answer.body),
+            });
         }
-        secrets.extend(configured);
-        conceal_in_headers(secrets.iter().map(Cow::from), &mut answer.headers);
-        self.check_access(answer.status, &answer.headers).await?;
-        let mut answer = answer.read().await?;
-        conceal(secrets.into_iter().map(Cow::from), &mut answer);
-        Err(ClientError::Status {
-            status: answer.status.as_u16(),
-            said: beginning(&answer.body),
-        })
     }
 
     /// Posts a message over a pinned client, with headers that the client has prepared. Also returns the secrets of the
@@ -132,20 +147,12 @@ impl Sender {
         &self,
         outgoing: OutgoingRequest,
     ) -> Result<StreamingResponse, ClientError> {
-        let (answer, _) = self.send(outgoing).await?;
+        let (answer, _) = self.send_over(None, outgoing).await?;
         Ok(answer)
     }
 
-    /// Sends a request as [`open`](Self::open) does. Also returns the secrets of the credentials, which the response may
-    /// echo if it is not a success.
-    pub(super) async fn send(
-        &self,
-        outgoing: OutgoingRequest,
-    ) -> Result<(StreamingResponse, Vec<String>), ClientError> {
-        self.send_over(None, outgoing).await
-    }
-
-    /// Sends a request as [`send`](Self::send) does: over the pinned client, unless the credentials change its URL.
+    /// Sends a request as [`open`](Self::open) does: over a pinned client, unless the credentials change its URL. Also
+    /// returns the secrets of the credentials, which the response may echo if it is not a success.
     async fn send_over(
         &self,
         lane: Option<&PinnedClient>,

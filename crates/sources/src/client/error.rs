@@ -180,6 +180,7 @@ impl ClientError {
             Self::Gone(_)
                 | Self::SessionEnded
                 | Self::RevisionRefused { .. }
+                | Self::Redirected { .. }
                 | Self::Protocol(_)
                 | Self::Start { .. }
         )

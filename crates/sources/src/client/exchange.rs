@@ -331,26 +331,34 @@ impl Client {
     }
 }
 
+/// A client request in a result of 2026-07-28.
+#[derive(Deserialize)]
+pub(crate) struct ClientRequest {
+    pub(crate) method: String,
+    pub(crate) params: Option<Box<RawValue>>,
+}
+
+impl ClientRequest {
+    pub(crate) fn read(request: &Value) -> Result<Self, ClientError> {
+        path_deserializer::read(request).map_err(|misfit| {
+            ClientError::Protocol(format!("an invalid client request of it: {}", misfit.cause))
+        })
+    }
+}
+
 /// Passes on the client requests of one round together, and returns the responses.
 async fn answers_to(
     requests: Map<String, Value>,
     listener: Option<&dyn Listener>,
 ) -> Result<Map<String, Value>, ClientError> {
-    #[derive(Deserialize)]
-    struct Question {
-        method: String,
-        params: Option<Box<RawValue>>,
-    }
     let mut asked = Vec::with_capacity(requests.len());
-    for (key, question) in requests {
-        let question: Question = path_deserializer::read(&question).map_err(|misfit| {
-            ClientError::Protocol(format!("a question of its: {}", misfit.cause))
-        })?;
+    for (key, request) in requests {
+        let ClientRequest { method, params } = ClientRequest::read(&request)?;
         let Some(listener) = listener else {
             let error = RpcError::new(METHOD_NOT_FOUND, "no client can be asked");
             return Err(ClientError::Unanswered(error));
         };
-        let answer = listener.named_question(key.clone(), question.method, question.params);
+        let answer = listener.named_question(key.clone(), method, params);
         asked.push(async move { answer.await.map(|answer| (key, answer)) });
     }
     let answers = try_join_all(asked).await;

@@ -197,12 +197,7 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let status = answer.status;
-        self.client.check_access(status, &answer.headers).await?;
-        if status.is_redirection()
-            && let Ok(Some(to)) = answer.redirect()
-        {
-            return Err(ClientError::Redirected { to });
-        }
+        self.client.check(&answer).await?;
         let kind = answer
             .headers
             .get(CONTENT_TYPE)

@@ -40,7 +40,7 @@ impl Link {
         options: &Options,
         shared: &Arc<Shared>,
     ) -> Result<Self, ClientError> {
-        let mut outgoing = OutgoingRequest::new(Method::GET, url.clone());
+        let mut outgoing = OutgoingRequest::new(Method::GET, url);
         outgoing.headers = headers.clone();
         outgoing
             .headers
@@ -54,6 +54,7 @@ impl Link {
                 said: "no event stream".to_owned(),
             });
         }
+        let url = answer.url.clone();
         let mut stream = Stream {
             answer: answer.max_body(usize::MAX),
             decoder: EventDecoder::new(options.message_bytes).skipping(),

@@ -208,16 +208,10 @@ fn no_common(versions: &[String]) -> ClientError {
 
 /// The versions in an `UnsupportedProtocolVersionError`.
 fn supported(error: &RpcError) -> Vec<String> {
-    let versions = error.data.as_ref().and_then(|data| {
-        let versions = data.get("supported")?.as_array()?;
-        Some(
-            versions
-                .iter()
-                .filter_map(|version| Some(version.as_str()?.to_owned()))
-                .collect(),
-        )
-    });
-    versions.unwrap_or_default()
+    let versions = error.data.as_ref().map(|data| &data["supported"]);
+    let versions = versions.and_then(Value::as_array).into_iter().flatten();
+    let versions = versions.filter_map(Value::as_str);
+    versions.map(str::to_owned).collect()
 }
 
 /// Returns true if the outcome of `initialize` suggests that the server has left its cached lifecycle.

@@ -41,6 +41,7 @@ use ::http::HeaderMap;
 pub use attribution::Caller;
 pub use credentials::Credentials;
 pub use error::ClientError;
+pub(crate) use exchange::ClientRequest;
 use http::HeaderInfo;
 use lifecycle::Discovered;
 pub(crate) use lifecycle::is_temporary;

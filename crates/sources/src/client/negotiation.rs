@@ -345,14 +345,15 @@ impl Client {
             return Err(error);
         }
         match self.link_by_http_sse(target).await {
-            Ok(true) => {}
+            Ok(()) => {}
             // It has such a stream, and the problem is there.
             Err(
                 error @ (ClientError::Protocol(_)
+                | ClientError::Redirected { .. }
                 | ClientError::Unauthorized { .. }
                 | ClientError::InsufficientScope { .. }),
             ) => return Err(error),
-            Ok(false) | Err(_) => return Err(error),
+            Err(_) => return Err(error),
         }
         self.initialize(deadline).await?;
         Ok(DetectedLifecycle::HttpSse)
@@ -367,20 +368,20 @@ impl Client {
         self.initialize(deadline).await
     }
 
-    /// Opens the HTTP+SSE stream of 2024-11-05. Returns false if the server is a program.
-    async fn link_by_http_sse(&mut self, target: &Target) -> Result<bool, ClientError> {
+    /// Opens the HTTP+SSE stream of 2024-11-05.
+    async fn link_by_http_sse(&mut self, target: &Target) -> Result<(), ClientError> {
         let Target::Url {
             url,
             headers,
             client,
         } = target
         else {
-            return Ok(false);
+            return Err(ClientError::Gone("it is a program".to_owned()));
         };
         let (client, url, headers) = (client.clone(), url.clone(), headers.clone());
         let link = legacy::Link::open(client, url, headers, &self.options, &self.shared).await?;
         self.link = Link::Legacy(Box::new(link));
-        Ok(true)
+        Ok(())
     }
 
     /// Sets the protocol version of later requests.

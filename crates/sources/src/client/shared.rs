@@ -288,6 +288,9 @@ impl Shared {
         match incoming {
             Incoming::Answer { id, outcome, .. } => {
                 if let Some(id) = id.or(about) {
+                    if outcome.is_err() && !self.waits_for(id) {
+                        self.has_rejected(id);
+                    }
                     self.settle(id, outcome.map_err(ClientError::Rpc));
                 }
             }

@@ -55,7 +55,7 @@ impl Link {
                 _ => error.to_string(),
             },
         })?;
-        let (stdin, stdout, stderr) =
+        let (mut stdin, stdout, stderr) =
             match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
                 (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
                 _ => {
@@ -67,7 +67,6 @@ impl Link {
         let (messages, mut queue) = mpsc::channel::<Bytes>(QUEUE);
         let writer = {
             let shared = Arc::clone(shared);
-            let mut stdin = stdin;
             AbortOnDrop::spawn(async move {
                 let mut lines = Vec::new();
                 while let Some(message) = queue.recv().await {

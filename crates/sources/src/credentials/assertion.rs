@@ -11,9 +11,9 @@ use url::form_urlencoded::Serializer;
 
 use super::dpop_key::DpopKey;
 use super::error::CredentialError;
-use super::token_request::{issuer_client, read_answer, token_request};
+use super::token_request::{read_answer, token_endpoint, token_request};
 use crate::environment::Secret;
-use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
+use crate::net::{Client, FetchedResponse, OutgoingRequest};
 use crate::source::tokens::Granted;
 
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -57,14 +57,8 @@ impl AssertionGrant {
         server: Option<&Url>,
     ) -> Result<Self, String> {
         let of = |setting: &str, problem: &str| format!("identity_assertion.{setting}: {problem}");
-        let url: Url = config
-            .token_url
-            .parse()
-            .map_err(|_| of("token_url", "it is not a URL"))?;
-        let guard = Guard::public().trust(&url);
-        guard
-            .check_url(&url)
-            .map_err(|error| of("token_url", &error.to_string()))?;
+        let (url, client) = token_endpoint(&config.token_url)
+            .map_err(|problem| format!("identity_assertion.{problem}"))?;
         if config.issuer.is_empty() {
             let problem = "it is not set; write the issuer as in the metadata of the other server";
             return Err(of("issuer", problem));
@@ -81,7 +75,6 @@ impl AssertionGrant {
             let problem = "it is not set; set it to the resource identifier of the other server";
             of("resource", problem)
         })?;
-        let client = issuer_client(guard).map_err(|error| error.to_string())?;
         Ok(Self {
             config: config.clone(),
             url,

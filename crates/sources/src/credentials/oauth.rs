@@ -12,8 +12,8 @@ use super::assertion::{AssertionGrant, JWT_BEARER};
 use super::config::OAuthConfig;
 use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
 use super::error::CredentialError;
-use super::token_request::{issuer_client, read_answer, read_token, token_request};
-use crate::net::{Client, Guard, OutgoingRequest};
+use super::token_request::{read_answer, read_token, token_endpoint, token_request};
+use crate::net::{Client, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
 /// An issuer, and the credentials for it.
@@ -36,15 +36,7 @@ const TOKEN_LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl Issuer {
     pub(super) fn new(config: &OAuthConfig, server: Option<&Url>) -> Result<Self, String> {
-        let url: Url = config
-            .token_url
-            .parse()
-            .map_err(|_| format!("token_url {:?} is not a valid URL", config.token_url))?;
-        let guard = Guard::public().trust(&url);
-        guard
-            .check_url(&url)
-            .map_err(|e| format!("token_url: {e}"))?;
-        let client = issuer_client(guard).map_err(|error| error.to_string())?;
+        let (url, client) = token_endpoint(&config.token_url)?;
         let grants = [
             ("refresh_token", config.refresh_token.is_some()),
             ("subject_token_file", config.subject_token_file.is_some()),

@@ -18,11 +18,13 @@ use super::assertion::{AssertionGrant, IdentityAssertionConfig, JWT_BEARER};
 use super::error::{CredentialError, Rejection};
 use super::header_value::bearer_value;
 use super::oauth::{ACCESS_TOKEN, TOKEN_EXCHANGE};
-use super::token_request::{ISSUER_TIMEOUT, issuer_client, read_answer, read_token, token_request};
+use super::token_request::{
+    ISSUER_TIMEOUT, read_answer, read_token, token_endpoint, token_request,
+};
 use crate::auth::{Principal, PrincipalKind};
 use crate::environment::Secret;
 use crate::environment::unix_seconds;
-use crate::net::{Client, Guard, OutgoingRequest};
+use crate::net::{Client, OutgoingRequest};
 use crate::seal::digest;
 use crate::source::tokens::Granted;
 use crate::telemetry::{Counter, EXCHANGES, Metrics};
@@ -148,13 +150,8 @@ impl OnBehalfOf {
         metrics: &Metrics,
     ) -> Result<Self, String> {
         let of = |setting: &str, problem: String| format!("on_behalf_of.{setting}: {problem}");
-        let url: Url = config.token_url.parse().map_err(|_| {
-            let problem = format!("{:?} is not a URL", config.token_url);
-            of("token_url", problem)
-        })?;
-        let guard = Guard::public().trust(&url);
-        let allowed = guard.check_url(&url);
-        allowed.map_err(|error| of("token_url", error.to_string()))?;
+        let (url, client) = token_endpoint(&config.token_url)
+            .map_err(|problem| format!("on_behalf_of.{problem}"))?;
         if config.client_id.is_empty() {
             let problem = "it is not set; set it to the ID of this server at the issuer";
             return Err(of("client_id", problem.to_owned()));
@@ -192,7 +189,6 @@ impl OnBehalfOf {
                 Some(grant.map_err(|problem| format!("on_behalf_of.{problem}"))?)
             }
         };
-        let client = issuer_client(guard).map_err(|error| error.to_string())?;
         Ok(Self {
             config: config.clone(),
             url,

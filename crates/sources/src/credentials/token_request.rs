@@ -72,6 +72,24 @@ pub(crate) fn issuer_client(guard: Guard) -> Result<Client, CredentialError> {
         .map_err(|error| CredentialError::Client(error.to_string()))
 }
 
+/// Checks a configured `token_url`. Returns it with the client for it.
+///
+/// # Errors
+///
+/// Names the setting and the problem.
+pub(super) fn token_endpoint(token_url: &str) -> Result<(Url, Client), String> {
+    let of = |problem: String| format!("token_url: {problem}");
+    let url: Url = token_url
+        .parse()
+        .map_err(|_| of(format!("{token_url:?} is not a URL")))?;
+    let guard = Guard::public().trust(&url);
+    guard
+        .check_url(&url)
+        .map_err(|error| of(error.to_string()))?;
+    let client = issuer_client(guard).map_err(|error| of(error.to_string()))?;
+    Ok((url, client))
+}
+
 /// Maximum size of a token file, or of a response of an issuer, in bytes.
 const TOKEN_BYTES: usize = 64 * 1024;
 

@@ -8,6 +8,7 @@ use url::Url;
 
 use super::LoginError;
 use crate::net::{Client, OutgoingRequest, challenge_parameter};
+use crate::source::tokens::is_same_issuer;
 
 /// Protected resource metadata of a server.
 #[derive(Debug, Default, Deserialize)]
@@ -20,28 +21,64 @@ pub(super) struct Resource {
 }
 
 /// Authorization server metadata of an issuer.
-#[derive(Debug, Deserialize)]
-pub(super) struct Issuer {
-    pub(super) issuer: String,
-    pub(super) authorization_endpoint: Option<String>,
-    pub(super) token_endpoint: Option<String>,
-    pub(super) registration_endpoint: Option<String>,
-    pub(super) revocation_endpoint: Option<String>,
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Issuer {
+    pub(crate) issuer: String,
+    pub(crate) authorization_endpoint: Option<String>,
+    pub(crate) token_endpoint: Option<String>,
+    pub(crate) registration_endpoint: Option<String>,
+    pub(crate) revocation_endpoint: Option<String>,
     #[serde(default)]
-    pub(super) code_challenge_methods_supported: Vec<String>,
+    pub(crate) code_challenge_methods_supported: Vec<String>,
     #[serde(default)]
-    pub(super) scopes_supported: Vec<String>,
+    pub(crate) scopes_supported: Vec<String>,
     #[serde(default)]
-    pub(super) token_endpoint_auth_methods_supported: Vec<String>,
+    pub(crate) token_endpoint_auth_methods_supported: Vec<String>,
     #[serde(default)]
-    pub(super) dpop_signing_alg_values_supported: Vec<String>,
+    pub(crate) dpop_signing_alg_values_supported: Vec<String>,
     #[serde(default)]
-    pub(super) client_id_metadata_document_supported: bool,
+    pub(crate) client_id_metadata_document_supported: bool,
     #[serde(default)]
-    pub(super) authorization_response_iss_parameter_supported: bool,
+    pub(crate) authorization_response_iss_parameter_supported: bool,
     /// True if the issuer has no metadata, and these are the default endpoints.
     #[serde(skip)]
-    pub(super) is_default: bool,
+    pub(crate) is_default: bool,
+}
+
+impl Issuer {
+    /// Returns the URLs of the authorization endpoint and the token endpoint, if a client may reach them.
+    pub(crate) fn endpoints(&self, client: &Client) -> Result<[Url; 2], LoginError> {
+        // The first is opened in a browser, so it must be a web page.
+        let urls = [
+            endpoint(
+                self.authorization_endpoint.as_ref(),
+                "authorization_endpoint",
+            )?,
+            endpoint(self.token_endpoint.as_ref(), "token_endpoint")?,
+        ];
+        for url in &urls {
+            client.guard().check_url(url)?;
+        }
+        Ok(urls)
+    }
+
+    /// Returns true if the issuer supports an authentication method at its token endpoint.
+    pub(super) fn takes(&self, method: &str) -> bool {
+        let mut methods = self.token_endpoint_auth_methods_supported.iter();
+        methods.any(|known| known == method)
+    }
+
+    /// Returns true if the client's secret is sent in the form, because the issuer does not support it in a header.
+    pub(crate) fn takes_secret_in_form(&self) -> bool {
+        self.takes("client_secret_post") && !self.takes("client_secret_basic")
+    }
+}
+
+/// Parses an endpoint URL from the issuer's metadata.
+pub(crate) fn endpoint(reported: Option<&String>, name: &'static str) -> Result<Url, LoginError> {
+    reported
+        .and_then(|url| url.parse().ok())
+        .ok_or(LoginError::NoEndpoint(name))
 }
 
 /// Returns the default endpoints of 2025-03-26, for a server that is its own issuer and has no metadata.
@@ -53,15 +90,10 @@ pub(super) fn default_issuer(name: &str) -> Result<Issuer, LoginError> {
         authorization_endpoint: endpoint("/authorize"),
         token_endpoint: endpoint("/token"),
         registration_endpoint: endpoint("/register"),
-        revocation_endpoint: None,
         // Protocol version 2025-03-26 requires PKCE.
         code_challenge_methods_supported: vec!["S256".to_owned()],
-        scopes_supported: Vec::new(),
-        token_endpoint_auth_methods_supported: Vec::new(),
-        dpop_signing_alg_values_supported: Vec::new(),
-        client_id_metadata_document_supported: false,
-        authorization_response_iss_parameter_supported: false,
         is_default: true,
+        ..Issuer::default()
     })
 }
 
@@ -190,7 +222,7 @@ fn is_of(resource: &str, server: &Url) -> bool {
 }
 
 /// Fetches the metadata of an issuer and checks that it names this issuer.
-pub(super) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginError> {
+pub(crate) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginError> {
     let url: Url = name.parse().map_err(|_| LoginError::NoIssuer(cut(name)))?;
     let path = url.path().trim_end_matches('/').to_owned();
     let mut paths = vec![
@@ -205,7 +237,7 @@ pub(super) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginE
             continue;
         };
         // Many servers name their issuer by a URL type that adds the slash.
-        if found.issuer != name && Some(&*found.issuer) != name.strip_suffix('/') {
+        if !is_same_issuer(&found.issuer, name) {
             return Err(LoginError::OtherIssuer {
                 found: cut(&found.issuer),
                 wanted: cut(name),

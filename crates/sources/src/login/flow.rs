@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::callback::{Callback, Redirected};
-use super::discovery::{self, Issuer, cut};
+use super::discovery::{self, Issuer, cut, endpoint};
 use super::registrations::{Identity, Registrations};
 use super::token_admin::kept_in;
 use super::{LoginError, StoredToken};
@@ -107,14 +107,7 @@ pub(crate) async fn prepare(
     {
         return Err(LoginError::NoPkce);
     }
-    let authorize = endpoint(
-        issuer.authorization_endpoint.as_ref(),
-        "authorization_endpoint",
-    )?;
-    let token_endpoint = endpoint(issuer.token_endpoint.as_ref(), "token_endpoint")?;
-    web.guard().check_url(&token_endpoint)?;
-    // The URL is opened in a browser, so it must be a web page.
-    web.guard().check_url(&authorize)?;
+    let [authorize, token_endpoint] = issuer.endpoints(&web)?;
     let identity = match registrations.get(&issuer.issuer, redirect) {
         Some(identity) => identity,
         None => identify(&web, request, &issuer, redirect, registrations).await?,
@@ -253,13 +246,6 @@ fn may_learn_secret<'g>(
         })
 }
 
-/// Parses an endpoint URL from the issuer's metadata.
-fn endpoint(reported: Option<&String>, name: &'static str) -> Result<Url, LoginError> {
-    reported
-        .and_then(|url| url.parse().ok())
-        .ok_or(LoginError::NoEndpoint(name))
-}
-
 /// Discovered authorization server and resource.
 struct DiscoveredServer {
     /// Resource identifier of the server.
@@ -341,14 +327,12 @@ async fn identify(
     redirect: &str,
     registrations: &Registrations,
 ) -> Result<Identity, LoginError> {
-    let methods = &issuer.token_endpoint_auth_methods_supported;
-    let takes = |method: &str| methods.iter().any(|known| known == method);
     if let Some(id) = &request.client_id {
         let secret = request.client_secret.as_ref();
         return Ok(Identity {
             id: id.clone(),
             secret: secret.map(|secret| secret.expose().to_owned()),
-            in_form: takes("client_secret_post") && !takes("client_secret_basic"),
+            in_form: issuer.takes_secret_in_form(),
         });
     }
     if let Some(document) = &request.client_metadata
@@ -368,10 +352,11 @@ async fn identify(
         issuer.registration_endpoint.as_ref(),
         "registration_endpoint",
     )?;
-    let wants_secret = !methods.is_empty() && !takes("none");
+    let methods = &issuer.token_endpoint_auth_methods_supported;
+    let wants_secret = !methods.is_empty() && !issuer.takes("none");
     let method = match wants_secret {
         false => "none",
-        true if takes("client_secret_basic") => "client_secret_basic",
+        true if issuer.takes("client_secret_basic") => "client_secret_basic",
         true => "client_secret_post",
     };
     // RFC 8252: a redirect to the user's own machine is that of a native application.

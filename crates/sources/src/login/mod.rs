@@ -11,7 +11,7 @@ mod registrations;
 mod token_admin;
 
 pub(crate) use callback::Redirected;
-pub(super) use discovery::cut;
+pub(super) use discovery::{Issuer, cut, endpoint, issuer};
 pub use flow::{LoginRequest, log_in};
 pub(crate) use flow::{PreparedLogin, authorization_url, code_of, prepare, redeem, secret_text};
 pub(crate) use registrations::Registrations;

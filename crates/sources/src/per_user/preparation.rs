@@ -3,28 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::time::Instant;
 use url::Url;
 
 use super::super::credentials::issuer_client;
-use super::super::login::{LoginError, LoginRequest, PreparedLogin, cut, prepare};
-use super::super::tokens::{Grant, is_same_issuer};
+use super::super::login::{
+    self, Issuer, LoginError, LoginRequest, PreparedLogin, endpoint, prepare,
+};
+use super::super::tokens::Grant;
 use super::{METADATA_LIFE, UserLogins};
-use crate::net::{Guard, OutgoingRequest};
-
-/// Endpoints of an issuer.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Metadata {
-    issuer: String,
-    authorization_endpoint: String,
-    token_endpoint: String,
-    revocation_endpoint: Option<String>,
-    #[serde(default)]
-    authorization_response_iss_parameter_supported: bool,
-    #[serde(default)]
-    token_endpoint_auth_methods_supported: Vec<String>,
-}
+use crate::net::Guard;
 
 impl UserLogins {
     pub(super) async fn prepare(&self, redirect: &str) -> Result<PreparedLogin, LoginError> {
@@ -56,45 +44,41 @@ impl UserLogins {
     /// Prepares a login at an issuer that the configuration names.
     async fn prepare_configured(&self) -> Result<PreparedLogin, LoginError> {
         let config = &self.config;
-        let metadata = match (&config.authorize_url, &config.token_url) {
+        let issuer = match (&config.authorize_url, &config.token_url) {
             (Some(authorize), Some(token)) => {
                 let origin = Url::parse(token).map(|url| url.origin().ascii_serialization());
-                Metadata {
+                Issuer {
                     issuer: origin.unwrap_or_default(),
-                    authorization_endpoint: authorize.clone(),
+                    authorization_endpoint: Some(authorize.clone()),
+                    token_endpoint: Some(token.clone()),
                     revocation_endpoint: config.revoke_url.clone(),
-                    token_endpoint: token.clone(),
-                    authorization_response_iss_parameter_supported: false,
-                    token_endpoint_auth_methods_supported: Vec::new(),
+                    ..Issuer::default()
                 }
             }
             _ => self.metadata().await?,
         };
-        let methods = &metadata.token_endpoint_auth_methods_supported;
-        let takes = |method: &str| methods.iter().any(|known| known == method);
+        let authorize = issuer.authorization_endpoint.as_ref();
+        let authorize = endpoint(authorize, "authorization_endpoint")?;
         let grant = Grant {
             resource: config.resource.clone().unwrap_or_default(),
-            issuer: metadata.issuer,
-            token_endpoint: metadata.token_endpoint,
-            revocation_endpoint: metadata.revocation_endpoint,
+            secret_in_form: issuer.takes_secret_in_form(),
+            issuer: issuer.issuer,
+            token_endpoint: issuer.token_endpoint.unwrap_or_default(),
+            revocation_endpoint: issuer.revocation_endpoint,
             client_id: config.client_id.clone().unwrap_or_default(),
-            secret_in_form: takes("client_secret_post") && !takes("client_secret_basic"),
             scopes: config.scopes.clone(),
             is_configured: true,
             ..Grant::default()
         };
         Ok(PreparedLogin {
-            authorize: metadata
-                .authorization_endpoint
-                .parse()
-                .map_err(|_| LoginError::NoEndpoint("authorization_endpoint"))?,
+            authorize,
             grant,
-            names_itself: metadata.authorization_response_iss_parameter_supported,
+            names_itself: issuer.authorization_response_iss_parameter_supported,
         })
     }
 
     /// Returns the metadata of the configured issuer. While it cannot be fetched, the latest is used.
-    async fn metadata(&self) -> Result<Metadata, LoginError> {
+    async fn metadata(&self) -> Result<Issuer, LoginError> {
         let known = self.metadata.load_full();
         if let Some(known) = &known
             && known.0.elapsed() < METADATA_LIFE
@@ -107,7 +91,7 @@ impl UserLogins {
                 self.metadata.store(Some(known));
                 Ok(metadata)
             }
-            (Err(LoginError::Fetch(error)), Some(known)) => {
+            (Err(error), Some(known)) if !matches!(error, LoginError::OtherIssuer { .. }) => {
                 tracing::info!(
                     source = %self.source,
                     %error,
@@ -120,37 +104,14 @@ impl UserLogins {
     }
 
     /// Fetches the metadata of the configured issuer (RFC 8414, OpenID Connect Discovery).
-    async fn fetch_metadata(&self) -> Result<Metadata, LoginError> {
-        let issuer = self.config.issuer.as_deref().unwrap_or_default();
-        let none = || LoginError::NoIssuer(issuer.to_owned());
-        let url: Url = issuer.parse().map_err(|_| none())?;
+    async fn fetch_metadata(&self) -> Result<Issuer, LoginError> {
+        let name = self.config.issuer.as_deref().unwrap_or_default();
+        let url: Url = name
+            .parse()
+            .map_err(|_| LoginError::NoIssuer(name.to_owned()))?;
         let client = issuer_client(Guard::public().trust(&url))?;
-        let path = url.path().trim_end_matches('/');
-        let paths = [
-            format!("/.well-known/oauth-authorization-server{path}"),
-            format!("{path}/.well-known/openid-configuration"),
-        ];
-        for path in paths {
-            let mut document = url.clone();
-            document.set_path(&path);
-            document.set_query(None);
-            let answer = client.fetch(OutgoingRequest::get(document)).await?;
-            let found = serde_json::from_slice::<Metadata>(&answer.body);
-            let Some(found) = found.ok().filter(|_| answer.status.is_success()) else {
-                continue;
-            };
-            if !is_same_issuer(&found.issuer, issuer) {
-                return Err(LoginError::OtherIssuer {
-                    found: cut(&found.issuer),
-                    wanted: issuer.to_owned(),
-                });
-            }
-            for endpoint in [&found.authorization_endpoint, &found.token_endpoint] {
-                let url = Url::parse(endpoint).map_err(|_| none())?;
-                client.guard().check_url(&url)?;
-            }
-            return Ok(found);
-        }
-        Err(none())
+        let found = login::issuer(&client, name).await?;
+        found.endpoints(&client)?;
+        Ok(found)
     }
 }

@@ -1,6 +1,6 @@
 //! Listings of upstream servers, as received and as cached on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -193,9 +193,10 @@ impl Listing {
     /// Returns the pins, and computes those that were not stored.
     fn into_pins(self) -> BTreeMap<String, String> {
         let mut pins = self.pins;
+        let quarantined: HashSet<&str> = self.quarantined.iter().map(String::as_str).collect();
         for tool in &self.tools {
             if let Some(name) = tool["name"].as_str()
-                && !self.quarantined.iter().any(|known| known == name)
+                && !quarantined.contains(name)
             {
                 pins.entry(name.to_owned()).or_insert_with(|| digest(tool));
             }

@@ -62,7 +62,7 @@ pub(super) struct Upstream {
     problem: ArcSwapOption<String>,
     pub(super) upkeep: Arc<Maintenance>,
     background: Background,
-    peer: Arc<Peer>,
+    pub(super) peer: Arc<Peer>,
 }
 
 /// Timeout of a listing request, once the server is connected.

@@ -49,9 +49,8 @@ pub(super) struct Maintenance {
     /// True if the last connection attempt failed.
     failed: AtomicBool,
     connected: AtomicU64,
-    /// Number of dropped log messages, and of rejected requests to clients, that could not be attributed to a call.
-    withheld_logs: AtomicU64,
-    withheld_requests: AtomicU64,
+    /// Number of rejected requests to clients, and of dropped log messages, that could not be attributed to a call.
+    withheld: [AtomicU64; 2],
     /// Resources with local subscribers.
     pub(super) subscriptions: Subscriptions,
     /// Pages that users were sent to.
@@ -78,10 +77,7 @@ impl Events for Maintenance {
 
     fn withheld(&self, method: &str, reason: &'static str) {
         let is_log = method == "notifications/message";
-        let first = self
-            .withheld_counter(is_log)
-            .fetch_add(1, Ordering::Relaxed)
-            == 0;
+        let first = self.withheld[usize::from(is_log)].fetch_add(1, Ordering::Relaxed) == 0;
         let upstream = &*self.name;
         match (first, is_log) {
             (true, false) => tracing::warn!(
@@ -200,14 +196,7 @@ impl Maintenance {
     /// Returns the number of dropped log messages, or of rejected requests to clients, that could not be attributed
     /// to a call.
     pub(super) fn withheld_messages(&self, logs: bool) -> u64 {
-        self.withheld_counter(logs).load(Ordering::Relaxed)
-    }
-
-    fn withheld_counter(&self, logs: bool) -> &AtomicU64 {
-        match logs {
-            true => &self.withheld_logs,
-            false => &self.withheld_requests,
-        }
+        self.withheld[usize::from(logs)].load(Ordering::Relaxed)
     }
 
     /// Returns the number of connections made.

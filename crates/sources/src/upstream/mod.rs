@@ -111,30 +111,28 @@ impl UpstreamGauge {
     /// Starts recording metrics of its requests.
     pub fn count(&self, metrics: &Metrics) {
         if let Some(upstream) = self.0.upgrade() {
-            upstream.count(metrics);
+            upstream.peer.count(metrics);
         }
     }
 
     /// Returns the number of requests that were retried over a new connection.
     pub fn retried(&self) -> u64 {
-        self.0
-            .upgrade()
-            .map_or(0, |upstream| upstream.retried.load(Ordering::Relaxed))
+        self.read(|upstream| upstream.retried.load(Ordering::Relaxed))
     }
 
     /// Returns the number of dropped log messages, or of rejected requests to clients. Either could not be attributed
     /// to a call.
     pub fn withheld(&self, logs: bool) -> u64 {
-        self.0
-            .upgrade()
-            .map_or(0, |upstream| upstream.upkeep.withheld_messages(logs))
+        self.read(|upstream| upstream.upkeep.withheld_messages(logs))
     }
 
     /// Returns the number of connections made.
     pub fn connections(&self) -> u64 {
-        self.0
-            .upgrade()
-            .map_or(0, |upstream| upstream.upkeep.connections())
+        self.read(|upstream| upstream.upkeep.connections())
+    }
+
+    fn read(&self, read: impl FnOnce(&Upstream) -> u64) -> u64 {
+        self.0.upgrade().map_or(0, |upstream| read(&upstream))
     }
 }
 

@@ -149,7 +149,7 @@ pub(super) fn add(
             Err(problem) => rejected.add("skill", entry, problem),
         }
     }
-    all.refused.extend(rejected.items);
+    all.refused.extend(rejected.into_items());
     Readable {
         upstream: Arc::clone(upstream),
         links,
@@ -218,7 +218,7 @@ fn tool(
     let name = name_of(entry)?;
     let schema = |member| entry.get(member).filter(|schema| !schema.is_null());
     let mut definition = Definition::new(names.tool(upstream, &name));
-    definition.timeout = Some(upstream.timeout() + GRACE);
+    definition.timeout = Some(upstream.config.timeout() + GRACE);
     definition.annotations = part(entry, "annotations")?;
     definition.input_schema = match schema("inputSchema") {
         Some(schema) => schema_shown(schema),

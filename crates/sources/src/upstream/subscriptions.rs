@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::Upstream;
 use super::line::Connected;
@@ -32,6 +33,8 @@ pub(super) type SubscribedResources = BTreeMap<Arc<str>, Vec<Arc<str>>>;
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     wanted: Mutex<SubscribedResources>,
+    /// Resources that the upstream has a subscription for.
+    held: Mutex<BTreeSet<Arc<str>>>,
     bell: Notify,
     announcer: OnceLock<Announcer>,
 }
@@ -64,13 +67,12 @@ impl Subscriptions {
         }
     }
 
-    /// Reports all subscribed resources as updated, since notifications may have been missed.
+    /// Reports the resources that the upstream has a subscription for as updated, since notifications may have been
+    /// missed.
     pub(super) fn all_updated(&self) {
-        let names: Vec<_> = self.wanted.lock().values().flatten().cloned().collect();
-        if let Some(announcer) = self.announcer.get() {
-            for name in names {
-                announcer.resource_changed(name);
-            }
+        let held = self.held.lock().clone();
+        for uri in &held {
+            self.updated(uri);
         }
     }
 
@@ -115,89 +117,143 @@ pub(super) async fn share_out(
     }
 }
 
-/// Subscriptions that an upstream has, and the connection over which it has them.
-#[derive(Default)]
-struct Subscribed {
-    connection: Weak<Connected>,
-    uris: BTreeSet<Arc<str>>,
-}
-
 /// Keeps the subscriptions at one upstream in line with the wanted ones, for as long as the upstream exists.
 pub(super) async fn run(upstream: Weak<Upstream>) {
-    let mut subscribed = Subscribed::default();
+    // The connection over which the upstream has the subscriptions.
+    let mut connection = Weak::new();
     let mut failures = 0;
     loop {
         let Some(held) = upstream.upgrade() else {
             return;
         };
-        let wanted: BTreeSet<_> = held
-            .upkeep
-            .subscriptions
-            .wanted
-            .lock()
-            .keys()
-            .cloned()
-            .collect();
-        let outcome = subscribed.change_to(wanted, &held).await;
+        let outcome = subscribe(&held, &mut connection).await;
         let upkeep = Arc::clone(&held.upkeep);
-        let name = held.name.clone();
         drop(held);
         let bell = &upkeep.subscriptions.bell;
         match outcome {
-            Ok(()) => {
-                failures = 0;
+            Ok(has_any) => {
+                let began = Instant::now();
                 bell.notified().await;
+                if RETRY.max <= began.elapsed() {
+                    failures = 0;
+                }
+                let is_lost = connection
+                    .upgrade()
+                    .is_none_or(|connected: Arc<Connected>| connected.client.is_closed());
+                if !(has_any && is_lost) {
+                    continue;
+                }
             }
             Err(error) => {
-                failures += 1;
-                tracing::debug!(upstream = name, %error, "its resources cannot be subscribed to");
-                let _ = timeout(RETRY.delay(failures, chance()), bell.notified()).await;
+                tracing::debug!(upstream = upkeep.name(), %error, "its resources cannot be subscribed to");
             }
         }
+        // A server that ends again as soon as it is connected is not restarted continuously.
+        failures += 1;
+        // The connection has rung when it was made, and when it was lost.
+        let _ = bell.notified().now_or_never();
+        let _ = timeout(RETRY.delay(failures, chance()), bell.notified()).await;
     }
 }
 
-impl Subscribed {
-    async fn change_to(
-        &mut self,
-        wanted: BTreeSet<Arc<str>>,
-        upstream: &Upstream,
-    ) -> Result<(), ClientError> {
-        let connected = match wanted.is_empty() {
-            // A connection is not made only to remove subscriptions.
-            true => match upstream.shared.usable() {
-                Some(connected) if self.has(&connected) => connected,
-                _ => {
-                    *self = Self::default();
-                    return Ok(());
-                }
-            },
-            false => upstream.connected(&upstream.shared).await?,
-        };
-        if !self.has(&connected) {
-            self.uris.clear();
-            if !connected.client.tells_of_resources() {
-                tracing::debug!(
-                    upstream = upstream.name,
-                    "it does not notify of changed resources"
-                );
-            }
+/// Changes the subscriptions at an upstream to the wanted ones, and returns true if there are any. `connection` is the one
+/// that has the present ones.
+async fn subscribe(
+    upstream: &Upstream,
+    connection: &mut Weak<Connected>,
+) -> Result<bool, ClientError> {
+    let subscriptions = &upstream.upkeep.subscriptions;
+    let wanted: BTreeSet<_> = subscriptions.wanted.lock().keys().cloned().collect();
+    let has_them = |connected: &Arc<Connected>| connection.ptr_eq(&Arc::downgrade(connected));
+    let connected = match wanted.is_empty() {
+        // A connection is not made only to remove subscriptions.
+        true => match upstream.shared.usable().filter(has_them) {
+            Some(connected) => connected,
+            None => return Ok(false),
+        },
+        false => upstream.connected(&upstream.shared).await?,
+    };
+    if !has_them(&connected) {
+        subscriptions.held.lock().clear();
+        if !connected.client.tells_of_resources() {
+            tracing::debug!(
+                upstream = upstream.name,
+                "it does not notify of changed resources"
+            );
         }
-        connected.client.watch(&wanted).await?;
-        let watched = connected.client.watched().await;
-        self.connection = Arc::downgrade(&connected);
-        drop(connected);
-        let before = std::mem::replace(&mut self.uris, wanted);
-        // An update between the local subscription, or the loss of the connection, and this one was missed.
-        for uri in self.uris.difference(&before) {
-            if watched.contains(uri) {
-                upstream.upkeep.subscriptions.updated(uri);
-            }
-        }
-        Ok(())
+    }
+    connected.client.watch(&wanted).await?;
+    let watched = connected.client.watched().await;
+    *connection = Arc::downgrade(&connected);
+    let before = std::mem::replace(&mut *subscriptions.held.lock(), watched.clone());
+    // An update between the local subscription, or the loss of the connection, and this one was missed.
+    for uri in watched.difference(&before) {
+        subscriptions.updated(uri);
+    }
+    Ok(!wanted.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::ChangeEvent;
+    use crate::client::Lifecycle;
+    use crate::net::Background;
+    use crate::source::parts::SourceParts;
+    use crate::source::upstream::UpstreamConfig;
+
+    #[test]
+    fn only_what_the_upstream_has_a_subscription_for_can_be_missed() {
+        let subscriptions = Subscriptions::default();
+        let announcer = Announcer::default();
+        let _ = subscriptions.announcer.set(announcer.clone());
+        let wanted = ["x://a", "x://rejected"].map(|uri| (uri.into(), vec![uri.into()]));
+        subscriptions.want(wanted.into());
+        subscriptions.held.lock().insert("x://a".into());
+        subscriptions.held.lock().insert("x://not-wanted".into());
+        subscriptions.all_updated();
+        assert_eq!(
+            announcer.take(),
+            Some(ChangeEvent::Resource("x://a".into()))
+        );
+        assert_eq!(announcer.take(), None);
     }
 
-    fn has(&self, connected: &Arc<Connected>) -> bool {
-        self.connection.ptr_eq(&Arc::downgrade(connected))
+    #[tokio::test]
+    async fn a_program_that_ends_after_each_subscription_is_started_less_and_less_often() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let starts = folder.path().join("starts");
+        let script = format!(
+            r#"echo started >> {starts}
+            while read -r line; do
+                case "$line" in
+                *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"resources":{{"subscribe":true}}}},"serverInfo":{{"name":"x","version":"0"}}}}}}' ;;
+                *resources/subscribe*) exit 1 ;;
+                esac
+            done"#,
+            starts = starts.display()
+        );
+        let config = UpstreamConfig {
+            command: Some("sh".to_owned()),
+            args: vec!["-c".to_owned(), script],
+            protocol: Lifecycle::Legacy,
+            ..UpstreamConfig::default()
+        };
+        let upstream = Upstream::new("x", config, Background::new(), &SourceParts::default());
+        let upstream = Arc::new(upstream.expect("valid"));
+        let wanted = [("x://a".into(), vec!["x://a".into()])];
+        upstream.upkeep.subscriptions.want(wanted.into());
+        let began = Instant::now();
+        let keeping = tokio::spawn(run(Arc::downgrade(&upstream)));
+        let count = || {
+            let starts = std::fs::read_to_string(&starts).unwrap_or_default();
+            starts.lines().count()
+        };
+        while count() < 4 {
+            sleep(Duration::from_millis(20)).await;
+        }
+        keeping.abort();
+        // At least half of 1, 2 and 4 s.
+        assert!(Duration::from_millis(3500) <= began.elapsed());
     }
 }

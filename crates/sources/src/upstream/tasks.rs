@@ -18,7 +18,9 @@ use super::connection::{Upstream, report};
 use super::forwarding::Relay;
 use super::line::Line;
 use crate::catalog::TASKS_EXTENSION;
-use crate::client::{ClientError, INTERNAL_ERROR, Listener, MISSING_CAPABILITY, Params, RpcError};
+use crate::client::{
+    ClientError, ClientRequest, INTERNAL_ERROR, Listener, MISSING_CAPABILITY, Params, RpcError,
+};
 use crate::net::{Backoff, chance};
 
 /// Default polling interval for a task.
@@ -103,7 +105,7 @@ async fn in_core(
     struct Created {
         task: Option<Named>,
     }
-    let ttl = u64::try_from(upstream.timeout().as_millis()).unwrap_or(u64::MAX);
+    let ttl = u64::try_from(upstream.config.timeout().as_millis()).unwrap_or(u64::MAX);
     let params = params.clone().with("task", json!({ "ttl": ttl }));
     let created = upstream
         .request_admitted(line, "tools/call", &params, Some(relay.clone()), repeatable)
@@ -113,7 +115,7 @@ async fn in_core(
     };
     let mut begun = RunningTask::new(upstream, line, task.task_id.clone());
     let params = Params::new().with("taskId", task.task_id);
-    let deadline = Instant::now() + upstream.timeout();
+    let deadline = Instant::now() + upstream.config.timeout();
     let relay = Some(relay.clone() as Arc<dyn Listener>);
     let result = persist(upstream, line, "tasks/result", &params, relay, deadline).await;
     if matches!(&result, Ok(_) | Err(CallError::Client(ClientError::Rpc(_)))) {
@@ -141,12 +143,6 @@ struct Task {
     error: Option<RpcError>,
 }
 
-#[derive(Deserialize)]
-struct Question {
-    method: String,
-    params: Option<Box<RawValue>>,
-}
-
 /// Uses tasks of the extension in 2026-07-28. `plain` declares the extension as `params` does, and nothing else.
 async fn in_extension(
     upstream: &Arc<Upstream>,
@@ -164,7 +160,7 @@ async fn in_extension(
     };
     let mut begun = RunningTask::new(upstream, line, id.to_owned());
     let get = plain.with("taskId", id);
-    let mut deadline = Instant::now() + upstream.timeout();
+    let mut deadline = Instant::now() + upstream.config.timeout();
     let mut pause = pause_of(kind["pollIntervalMs"].as_u64());
     let mut questions = OpenQuestions::default();
     loop {
@@ -237,10 +233,8 @@ impl OpenQuestions {
             if !self.known.insert(name.clone()) {
                 continue;
             }
-            let request: Question = serde_json::from_value(request).map_err(|error| {
-                ClientError::Protocol(format!("an invalid client request of it: {error}"))
-            })?;
-            let answer = relay.named_question(name.clone(), request.method, request.params);
+            let ClientRequest { method, params } = ClientRequest::read(&request)?;
+            let answer = relay.named_question(name.clone(), method, params);
             self.open.push((name, answer));
         }
         if !self.open.is_empty() {

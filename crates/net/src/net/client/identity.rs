@@ -1,9 +1,8 @@
 //! The client certificate of a client: fixed, or in files that are read again when they change.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
@@ -12,8 +11,7 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::{ClientError, trust};
-use crate::environment::FileStamp;
-use crate::net::lock::Mutex;
+use crate::net::reread::Reread;
 
 /// Minimum interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
@@ -31,60 +29,32 @@ fn parse(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, ClientError> {
 }
 
 /// A client certificate in files. Handshakes check for changes at most every ten seconds.
-pub(super) struct IdentityFiles {
-    certificate: PathBuf,
-    key: PathBuf,
-    current: Mutex<Current>,
-}
-
-struct Current {
-    identity: Arc<CertifiedKey>,
-    stamps: [Option<FileStamp>; 2],
-    checked: Instant,
-}
+#[derive(Debug)]
+pub(super) struct IdentityFiles(Reread<CertifiedKey, 2>);
 
 impl IdentityFiles {
     pub(super) fn read(certificate: &Path, key: &Path) -> Result<Self, ClientError> {
-        // Before the contents, so that a file that changes meanwhile is read again.
-        let stamps = [certificate, key].map(FileStamp::of);
-        Ok(Self {
-            current: Mutex::new(Current {
-                identity: Arc::new(read(certificate, key)?),
-                stamps,
-                checked: Instant::now(),
-            }),
-            certificate: certificate.to_owned(),
-            key: key.to_owned(),
-        })
+        let files = Self(Reread::new([certificate.into(), key.into()], LOOK));
+        files.current()?;
+        Ok(files)
     }
 
     /// Returns the current certificate. The previous one stays in use if the new files are not usable.
-    fn at(&self, now: Instant) -> Arc<CertifiedKey> {
-        let mut current = self.current.lock();
-        if now.saturating_duration_since(current.checked) < LOOK {
-            return Arc::clone(&current.identity);
-        }
-        current.checked = now;
-        let stamps = [&*self.certificate, &*self.key].map(FileStamp::of);
-        if stamps != current.stamps {
-            current.stamps = stamps;
-            let certificate = self.certificate.display();
-            match read(&self.certificate, &self.key) {
-                Ok(identity) => {
-                    current.identity = Arc::new(identity);
-                    tracing::info!(%certificate, "the client certificate was reloaded");
-                }
+    fn current(&self) -> Result<Arc<CertifiedKey>, ClientError> {
+        self.0.get(read, |[certificate, _], changed| {
+            let certificate = certificate.display();
+            match changed {
+                Ok(()) => tracing::info!(%certificate, "the client certificate was reloaded"),
                 Err(error) => {
                     let error = super::super::with_causes(&error);
                     tracing::warn!(%certificate, error, "the new client certificate cannot be used; the previous one stays in use");
                 }
             }
-        }
-        Arc::clone(&current.identity)
+        })
     }
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, ClientError> {
+fn read([certificate, key]: &[PathBuf; 2]) -> Result<CertifiedKey, ClientError> {
     let contents = |path: &Path| {
         std::fs::read(path).map_err(|source| ClientError::File {
             path: path.to_owned(),
@@ -96,20 +66,11 @@ fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, ClientError> {
 
 impl ResolvesClientCert for IdentityFiles {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        Some(self.at(Instant::now()))
+        self.current().ok()
     }
 
     fn has_certs(&self) -> bool {
         true
-    }
-}
-
-impl fmt::Debug for IdentityFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdentityFiles")
-            .field("certificate", &self.certificate)
-            .field("key", &self.key)
-            .finish_non_exhaustive()
     }
 }
 
@@ -124,8 +85,8 @@ mod tests {
         std::fs::read(folder.join(name)).expect("an example")
     }
 
-    #[test]
-    fn changed_files_are_read_again_and_unusable_ones_are_not_used() {
+    #[tokio::test(start_paused = true)]
+    async fn changed_files_are_read_again_and_unusable_ones_are_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
         let write = |which: &str| {
@@ -139,20 +100,23 @@ mod tests {
         };
         write("client");
         let files = IdentityFiles::read(&certificate, &key).expect("usable files");
-        let began = Instant::now();
-        let used = |seconds: u64| files.at(began + Duration::from_secs(seconds)).cert[0].clone();
-        assert_eq!(used(0), leaf("client.crt"));
+        let used = || files.current().expect("usable files").cert[0].clone();
+        assert_eq!(used(), leaf("client.crt"));
 
         write("server");
-        assert_eq!(used(1), leaf("client.crt"), "checked too early");
-        assert_eq!(used(30), leaf("server.crt"));
+        assert_eq!(used(), leaf("client.crt"), "checked too early");
+        tokio::time::advance(LOOK).await;
+        assert_eq!(used(), leaf("server.crt"));
 
         std::fs::write(&certificate, "no certificate").expect("written");
-        assert_eq!(used(60), leaf("server.crt"));
+        tokio::time::advance(LOOK).await;
+        assert_eq!(used(), leaf("server.crt"));
         std::fs::remove_file(&key).expect("removed");
-        assert_eq!(used(90), leaf("server.crt"));
+        tokio::time::advance(LOOK).await;
+        assert_eq!(used(), leaf("server.crt"));
         write("client");
-        assert_eq!(used(120), leaf("client.crt"));
+        tokio::time::advance(LOOK).await;
+        assert_eq!(used(), leaf("client.crt"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Method, StatusCode};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::super::lifecycle::{self, DiscoveryOutcome};
 use super::super::shared::{Answered, Expected, Shared};
@@ -37,13 +38,12 @@ const PINGS: Duration = Duration::from_secs(10);
 /// Maximum pause before the `GET` stream is opened again after its request was rejected.
 const REJECTED_MAX: Duration = Duration::from_secs(300);
 
-/// Returns true if a server with this response does not support the `GET` stream. Others may be temporary, such as
-/// 401 and 429.
-fn has_no_stream(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
-    )
+/// Counts a stream that ended soon after its beginning as a further failure, since lists are requested again after each.
+fn failures_after(failures: u32, began: Instant) -> u32 {
+    match began.elapsed() < RETRY_MAX {
+        true => failures + 1,
+        false => 0,
+    }
 }
 
 impl Link {
@@ -84,17 +84,22 @@ impl Link {
             }
             match answer {
                 Ok(answer) if answer.status.is_success() => {
-                    failures = 0;
                     was_open = true;
                     if may_miss {
                         shared.has_missed_messages();
                     }
                     let mut answer = answer.max_body(usize::MAX);
                     decoder.restart();
+                    let began = Instant::now();
                     // The stream is opened again, however it ended.
                     let _ = self
                         .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared)
                         .await;
+                    failures = match decoder.last_id() {
+                        // The server may end each stream and set the time of the next one.
+                        Some(_) => 0,
+                        None => failures_after(failures, began),
+                    };
                 }
                 // The server was restarted and has lost the session. Servers without such a stream respond alike, so
                 // this counts only after it was open.
@@ -103,7 +108,8 @@ impl Link {
                     shared.close(&ClientError::Gone(FORGOTTEN.to_owned()));
                     return;
                 }
-                Ok(answer) if has_no_stream(answer.status) => return,
+                // The server does not support the stream. Other errors may be temporary, such as 401 and 429.
+                Ok(answer) if matches!(answer.status.as_u16(), 404 | 405 | 501) => return,
                 answer => {
                     failures += 1;
                     is_rejected = answer.is_ok_and(|answer| answer.status.is_client_error());
@@ -181,7 +187,7 @@ impl Link {
                 method: LISTEN,
                 ..HeaderInfo::default()
             };
-            let began = tokio::time::Instant::now();
+            let began = Instant::now();
             let listens = self.exchange(message, Some(expected.id), about, &shared);
             let catches_up = async {
                 if !is_first {
@@ -208,13 +214,10 @@ impl Link {
                 && let Err(ClientError::Rpc(error)) = expected.response().await
                 && !lifecycle::is_temporary(&error)
             {
-                // The server rejected the request.
+                shared.has_rejected(expected.id);
                 return;
             }
-            failures = match began.elapsed() < RETRY_MAX {
-                true => failures + 1,
-                false => 0,
-            };
+            failures = failures_after(failures, began);
             let pause = RETRY * 2_u32.saturating_pow(failures.min(5));
             tokio::time::sleep(pause.min(RETRY_MAX)).await;
         }

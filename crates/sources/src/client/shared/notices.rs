@@ -98,6 +98,14 @@ impl Acknowledgements {
 }
 
 impl Shared {
+    /// Records that the server has rejected a subscription request, or any other that no response is expected to.
+    pub(in super::super) fn has_rejected(&self, request: u64) {
+        self.acknowledged.send_replace(Acknowledgement {
+            request: Some(request),
+            resources: Some(BTreeSet::new()),
+        });
+    }
+
     /// Handles a notification. `about` is the request on whose response stream it came, if known.
     pub(super) fn notice(&self, method: &str, params: Option<&RawValue>, about: Option<u64>) {
         let params = params.map_or("{}", RawValue::get);

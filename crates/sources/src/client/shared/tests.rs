@@ -428,3 +428,14 @@ async fn only_a_connection_without_any_response_is_closed() {
         assert_eq!(shared.is_closed(), !responds);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_subscription_is_not_waited_for() {
+    let connection = ServerConnection::new();
+    let began = Instant::now();
+    let accepted = connection.shared.acknowledgements().of(7);
+    let error = json!({"code": -32603, "message": "too many subscriptions"});
+    connection.says(&json!({"jsonrpc": "2.0", "id": 7, "error": error}), None);
+    assert_eq!(accepted.await, Some(std::collections::BTreeSet::new()));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}

@@ -21,7 +21,9 @@ use crate::client::{
     Client, ClientError, Credentials, Events, HEADER_MISMATCH, Listener, Options, Params, Target,
 };
 use crate::net::{BulkheadPermit, with_causes};
-use crate::telemetry::Metrics;
+
+/// Maximum number of resource templates of one server. The URIs in its results are compared with each of them.
+const TEMPLATES_MAX: usize = 1000;
 
 /// A request in progress, until it is dropped.
 struct Used<'a>(&'a Usage);
@@ -97,7 +99,7 @@ impl Upstream {
             name: self.name.clone(),
             capabilities: super::super::forwarding::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
-            request_timeout: self.timeout(),
+            request_timeout: self.config.timeout(),
             message_bytes: self.config.message_bytes,
             credentials,
             events: Some(events),
@@ -110,15 +112,6 @@ impl Upstream {
     /// Runs a task on the runtime of the connections.
     pub(in super::super) fn in_background(&self, task: impl Future<Output = ()> + Send + 'static) {
         let _ = self.background.spawn(task);
-    }
-
-    pub(in super::super) fn timeout(&self) -> Duration {
-        self.config.timeout()
-    }
-
-    /// Starts recording metrics of its requests.
-    pub(in super::super) fn count(&self, metrics: &Metrics) {
-        self.peer.count(metrics);
     }
 
     /// Starts the metrics and tracing of a request for the current caller. `uri` is the resource it concerns, if any.
@@ -262,8 +255,16 @@ impl Upstream {
             Listing::ask(&connected.client, announced).await
         };
         match asked.await {
-            Ok(listing) => {
+            Ok(mut listing) => {
                 pass.succeeded();
+                if TEMPLATES_MAX < listing.templates.len() {
+                    tracing::warn!(
+                        upstream = self.name,
+                        templates = listing.templates.len(),
+                        "only the first {TEMPLATES_MAX} resource templates of an upstream server are offered"
+                    );
+                    listing.templates.truncate(TEMPLATES_MAX);
+                }
                 Ok(listing)
             }
             Err(error) => {

@@ -1,5 +1,6 @@
 //! Local URIs of an upstream's resources, templates, views and skill files.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -97,12 +98,13 @@ fn offered_tools<'l>(
     rejected: &mut RejectedEntries<'_>,
 ) -> Vec<&'l Value> {
     let (upstream, listing) = (&found.upstream, &found.listing);
+    let quarantined: HashSet<&str> = listing.quarantined.iter().map(String::as_str).collect();
     let is_offered = |entry: &&Value| {
         let Some(name) = entry["name"].as_str() else {
             rejected.add("tool", entry, "its name is missing");
             return false;
         };
-        let quarantined = listing.quarantined.iter().any(|known| known == name);
+        let quarantined = quarantined.contains(name);
         let chosen = upstream.config.chooses(name);
         if quarantined && chosen {
             let problem = "it is described otherwise than before (on_change is quarantine)";
@@ -137,8 +139,6 @@ fn unlisted(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use serde_json::json;
 
     use super::super::{add, reserve};
