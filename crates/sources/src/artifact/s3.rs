@@ -15,7 +15,7 @@ use url::Url;
 
 use super::sign::{Keys, SignError, sign};
 use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
-use super::workload::Workload;
+use super::workload::{Workload, service_url};
 use crate::environment::{Probe, Secret};
 use crate::net::{self, BulkheadConfig, EgressConfig, FetchedResponse, OutgoingRequest};
 use crate::source::api_client::{ApiClient, ApiClientError, ClientSettings, RequestOptions};
@@ -176,7 +176,7 @@ impl S3 {
         let base = base(config, region).map_err(|problem| ("endpoint", problem))?;
         let keys = KeySource::new(config, region, probe)?;
         let limits = RequestLimits {
-            timeout_seconds: config.timeout_seconds.max(1),
+            timeout_seconds: config.timeout_seconds,
             response_bytes: max,
             retries: config.retries,
             // A signature is valid for one host only.
@@ -311,7 +311,7 @@ fn base(config: &S3Config, region: &str) -> Result<Url, String> {
     let endpoint = config
         .endpoint
         .clone()
-        .unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+        .unwrap_or_else(|| service_url("s3", region));
     let mut url: Url = endpoint
         .parse()
         .map_err(|_| format!("{endpoint:?} is not a valid URL; write https://host"))?;
@@ -517,6 +517,8 @@ mod tests {
             let base = base(&config(text), "eu-west-1").expect("a URL");
             assert_eq!(base.as_str(), url);
         }
+        let china = base(&config(r#"{"bucket": "b"}"#), "cn-north-1").expect("a URL");
+        assert_eq!(china.as_str(), "https://b.s3.cn-north-1.amazonaws.com.cn/");
     }
 
     #[test]

@@ -89,6 +89,12 @@ const MACHINE_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-to
 const MACHINE_TOKEN_LIFE: HeaderName =
     HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 
+/// Returns the URL of an AWS service in a region. Those in China have another domain.
+pub(super) fn service_url(service: &str, region: &str) -> String {
+    let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
+    format!("https://{service}.{region}.amazonaws.com{suffix}/")
+}
+
 impl Workload {
     /// Selects the provider from the variables that platforms set. The metadata service is used only if `machine` is
     /// set, since everything that runs on the machine can use it.
@@ -99,13 +105,9 @@ impl Workload {
     pub(super) fn of(probe: &Probe, region: &str, machine: bool) -> Result<Option<Self>, String> {
         let file = probe.variable("AWS_WEB_IDENTITY_TOKEN_FILE");
         if let (Some(file), Some(role)) = (file, probe.variable("AWS_ROLE_ARN")) {
-            let top = match region.starts_with("cn-") {
-                true => "amazonaws.com.cn",
-                false => "amazonaws.com",
-            };
             let service = match probe.variable("AWS_ENDPOINT_URL_STS") {
                 Some(url) => parsed("AWS_ENDPOINT_URL_STS", url)?,
-                None => parsed("AWS_REGION", &format!("https://sts.{region}.{top}/"))?,
+                None => parsed("AWS_REGION", &service_url("sts", region))?,
             };
             return Self::new(Giver::Role {
                 service,

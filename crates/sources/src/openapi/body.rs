@@ -7,7 +7,7 @@ use super::form::{self, Form, is_bytes};
 use super::gathered::flattened;
 use super::schema::SchemaInliner;
 use super::text::text;
-use crate::source::response::{essence, is_json, is_text};
+use crate::source::media_type::{essence, is_json, is_text};
 
 /// Returns the media type whose schema describes the body best.
 pub(super) fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
@@ -87,9 +87,10 @@ pub(super) fn body(
         return Ok((bytes_with_type(&essence), Form::TypedBytes));
     }
     let target = document.resolve(schema)?;
-    // The body itself is Base64 then, as that of images at Spotify.
-    let is_encoded =
-        text(target, "format") == "byte" || text(target, "contentEncoding") == "base64";
+    // The body itself is Base64 then, as that of images at Spotify. Documents that say so of plain bytes, such as those of
+    // Xero, mean the bytes.
+    let is_encoded = essence != "application/octet-stream"
+        && (text(target, "format") == "byte" || text(target, "contentEncoding") == "base64");
     let form = match is_encoded {
         true => Form::Base64(kind.to_owned()),
         false => Form::Bytes(kind.to_owned()),

@@ -11,8 +11,22 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 use super::instance::State;
 
-/// Name under which `wasmtime-wasi` offers its functions for files.
-const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
+const OPEN_AT: &str = "[method]descriptor.open-at";
+
+/// Returns the name under which `wasmtime-wasi` offers its functions for files. Its last number differs between
+/// releases.
+fn interface(linker: &Linker<State>) -> wasmtime::Result<String> {
+    let mut probe = linker.clone();
+    (0..100)
+        .map(|patch| format!("wasi:filesystem/types@0.2.{patch}"))
+        .find(|name| {
+            // The name of a function that is defined cannot be defined again.
+            let instance = probe.instance(name);
+            let defined = instance.and_then(|mut all| all.func_wrap(OPEN_AT, |_, (): ()| Ok(())));
+            defined.is_err()
+        })
+        .ok_or_else(|| wasmtime::Error::msg("wasmtime-wasi has no functions for files"))
+}
 
 /// Replaces the functions that open files by ones that open regular files and folders only. Opening a named pipe or a
 /// device can block a thread for ever.
@@ -31,10 +45,11 @@ pub(super) fn restrict(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         NewTimestamp,
         NewTimestamp,
     );
+    let name = interface(linker)?;
     linker.allow_shadowing(true);
-    let mut interface = linker.instance(INTERFACE)?;
+    let mut interface = linker.instance(&name)?;
     interface.func_wrap_async(
-        "[method]descriptor.open-at",
+        OPEN_AT,
         |mut store: StoreContextMut<'_, State>, (folder, links, path, create, access): OpenAt| {
             Box::new(async move {
                 let mut files = store.data_mut().filesystem();

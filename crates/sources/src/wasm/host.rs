@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Condvar, OnceLock, Weak};
+use std::sync::{Arc, Condvar, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -34,16 +34,25 @@ const TURN: Duration = Duration::from_millis(10);
 /// Number of threads for blocking work, which is file access.
 const BLOCKING_THREADS: usize = 32;
 
-/// Returns the host.
+/// Returns the host, and starts it if it does not run yet.
 ///
 /// # Errors
 ///
-/// This machine cannot run components.
+/// It cannot be started, for example because the process has too many threads. The next call tries again.
 pub(super) fn host() -> Result<&'static Host, String> {
-    static HOST: OnceLock<Result<Host, String>> = OnceLock::new();
-    HOST.get_or_init(|| Host::new().map_err(|e| format!("components cannot be run here: {e}")))
-        .as_ref()
-        .map_err(Clone::clone)
+    static HOST: Mutex<Option<&'static Host>> = Mutex::new(None);
+    started(&HOST, Host::new).map_err(|e| format!("components cannot be run here: {e}"))
+}
+
+fn started<T>(
+    running: &Mutex<Option<&'static T>>,
+    start: impl FnOnce() -> Result<T, String>,
+) -> Result<&'static T, String> {
+    let mut running = running.lock();
+    match *running {
+        Some(host) => Ok(host),
+        None => Ok(*running.insert(Box::leak(Box::new(start()?)))),
+    }
 }
 
 impl Host {
@@ -64,8 +73,16 @@ impl Host {
             .enable_all()
             .build()
             .map_err(|e| e.to_string())?;
+        let ticker = match Ticker::start(&engine) {
+            Ok(ticker) => ticker,
+            Err(error) => {
+                // The start can run on another runtime, where dropping this one would panic.
+                runtime.shutdown_background();
+                return Err(error.to_string());
+            }
+        };
         Ok(Self {
-            ticker: Ticker::start(&engine).map_err(|e| e.to_string())?,
+            ticker,
             engine,
             linker,
             runtime,
@@ -167,5 +184,19 @@ impl Ticker {
 impl Drop for Ticking {
     fn drop(&mut self) {
         *self.0.running.lock() -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_start_is_tried_again() {
+        let running = Mutex::new(None);
+        let failed = started(&running, || Err::<u8, _>("no threads".to_owned()));
+        assert_eq!(failed, Err("no threads".to_owned()));
+        assert_eq!(started(&running, || Ok(1)), Ok(&1));
+        assert_eq!(started(&running, || Ok(2)), Ok(&1));
     }
 }

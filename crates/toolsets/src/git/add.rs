@@ -33,15 +33,14 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
     let index = place.index()?;
     index.check_writable()?;
     let root = place.repository.workdir().unwrap_or(Path::new(""));
-    let mut paths = Vec::new();
-    for file in files {
-        paths.push(relative(file, root)?);
-    }
+    let paths: Result<BTreeSet<BString>, ToolError> =
+        files.iter().map(|file| relative(file, root)).collect();
+    let paths = paths?;
     let untracked: BTreeSet<BString> = place
         .untracked(&index, &worktree, false)?
         .into_iter()
         .collect();
-    let wanted = wanted(place, &paths, &index, &untracked, &worktree)?;
+    let wanted = wanted(&paths, &index, &untracked, &worktree)?;
 
     let mut staged = index.staged.clone();
     let mut is_changed = false;
@@ -79,56 +78,60 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
                    modified or untracked."
             .to_owned());
     }
-    let is_resolved = |path: &BStr| paths.iter().any(|named| covers(named.as_bstr(), path));
-    lock.write(place, &staged, &index, &|path| !is_resolved(path))?;
+    lock.write(place, &staged, &index, &|path| {
+        covering(&paths, path).next().is_none()
+    })?;
     Ok("Files staged successfully".to_owned())
 }
 
 /// Returns the paths that the names match.
 fn wanted(
-    place: &OpenRepository<'_>,
-    named: &[BString],
+    named: &BTreeSet<BString>,
     index: &Index,
     untracked: &BTreeSet<BString>,
     worktree: &Worktree,
 ) -> Result<BTreeSet<BString>, ToolError> {
     let mut wanted = BTreeSet::new();
-    for name in named {
-        place.stop.check()?;
-        let tracked = index.staged.keys().chain(index.conflicts.keys());
-        let found: Vec<&BString> = tracked
-            .chain(index.intended.keys())
-            .chain(untracked.iter().filter(|path| !path.ends_with(b"/")))
-            .filter(|path| covers(name.as_bstr(), path.as_bstr()))
-            .collect();
-        if found.is_empty() && !name.is_empty() {
-            let kind = worktree.find(name.as_bstr()).doing("look at a file")?;
-            let mut as_folder = name.clone();
-            as_folder.push(b'/');
-            return Err(ToolError::new(match kind {
-                None => format!("pathspec '{name}' did not match any files"),
-                Some(_) if untracked.contains(&as_folder) => {
-                    format!("'{name}' is a repository of its own, and cannot be added")
-                }
-                Some(FileKind::Folder) => {
-                    format!("nothing to add in '{name}'; its files may be ignored")
-                }
-                Some(_) => {
-                    format!("'{name}' is ignored by the repository's .gitignore, and is not added")
-                }
-            }));
+    let mut unmatched: BTreeSet<&BStr> = named.iter().map(|name| name.as_bstr()).collect();
+    unmatched.remove(BStr::new(""));
+    let tracked = index.staged.keys().chain(index.conflicts.keys());
+    let all = tracked
+        .chain(index.intended.keys())
+        .chain(untracked.iter().filter(|path| !path.ends_with(b"/")));
+    for path in all {
+        let mut names = covering(named, path.as_bstr()).peekable();
+        if names.peek().is_some() {
+            wanted.insert(path.clone());
         }
-        wanted.extend(found.into_iter().cloned());
+        for name in names {
+            unmatched.remove(name);
+        }
+    }
+    if let Some(name) = unmatched.first() {
+        let kind = worktree.find(name).doing("look at a file")?;
+        let mut as_folder = (*name).to_owned();
+        as_folder.push(b'/');
+        return Err(ToolError::new(match kind {
+            None => format!("pathspec '{name}' did not match any files"),
+            Some(_) if untracked.contains(&as_folder) => {
+                format!("'{name}' is a repository of its own, and cannot be added")
+            }
+            Some(FileKind::Folder) => {
+                format!("nothing to add in '{name}'; its files may be ignored")
+            }
+            Some(_) => {
+                format!("'{name}' is ignored by the repository's .gitignore, and is not added")
+            }
+        }));
     }
     Ok(wanted)
 }
 
-/// Returns true if a path equals a name or is below it. The empty name covers the whole working tree.
-fn covers(name: &BStr, path: &BStr) -> bool {
-    match path.strip_prefix(name.as_bytes()) {
-        Some(rest) => name.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
-        None => false,
-    }
+/// Returns the names that a path equals or is below. The empty name covers the whole working tree.
+fn covering<'p>(named: &BTreeSet<BString>, path: &'p BStr) -> impl Iterator<Item = &'p BStr> {
+    let folders = path.find_iter("/").map(|at| path[..at].as_bstr());
+    let names = folders.chain([BStr::new(""), path]);
+    names.filter(|name| named.contains(*name))
 }
 
 /// Returns the part of an absolute path below the root, which can be written with other symbolic links.
@@ -219,4 +222,25 @@ pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
         end_merge(place);
     }
     Ok("All staged changes reset".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_covered_by_its_own_name_and_those_of_its_folders() {
+        let named: BTreeSet<BString> = ["a/b", "a/b/c", "d", "a/bc"].map(BString::from).into();
+        let of = |path: &str| -> Vec<String> {
+            covering(&named, path.into())
+                .map(|name| name.to_string())
+                .collect()
+        };
+        assert_eq!(of("a/b/c"), ["a/b", "a/b/c"]);
+        assert_eq!(of("a/b/c/d"), ["a/b", "a/b/c"]);
+        assert_eq!(of("a/bcd"), [""; 0]);
+        assert_eq!(of("dd"), [""; 0]);
+        let all = BTreeSet::from([BString::default()]);
+        assert_eq!(covering(&all, "a/b".into()).count(), 1);
+    }
 }

@@ -498,6 +498,34 @@ mod tests {
     }
 
     #[test]
+    fn values_in_lower_case_are_values() {
+        let help = Help::read(
+            "Usage: sed [OPTION]... [input-file]...\n\n  -n, --quiet, --silent\n                 suppress printing\n  \
+             -e script, --expression=script\n                 add the script\n  -l N, --line-length=N\n                 length\n",
+            &["sed"],
+        );
+        let script = option(&help, "--expression");
+        assert_eq!(
+            (script.value.as_deref(), &*script.about),
+            (Some("script"), "add the script")
+        );
+        assert_eq!(option(&help, "--line-length").value.as_deref(), Some("N"));
+        assert_eq!(option(&help, "--silent").value, None);
+        let help = Help::read(
+            "usage: python [option] ...\nOptions:\n-b     : warn about bytes\n-c cmd : run a text (it ends the options)\n",
+            &["python"],
+        );
+        let command = option(&help, "-c");
+        assert_eq!(command.value.as_deref(), Some("cmd"));
+        assert_eq!(command.about, "run a text (it ends the options)");
+        let bytes = option(&help, "-b");
+        assert_eq!(
+            (bytes.value.as_deref(), &*bytes.about),
+            (None, "warn about bytes")
+        );
+    }
+
+    #[test]
     fn help_as_cobra_and_git_write_it() {
         let help = Help::read(
             "Manages things\n\nUsage:\n  kit [command]\n\nAvailable Commands:\n  apply       Apply it\n  help        Help about any command\n\n\

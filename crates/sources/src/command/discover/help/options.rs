@@ -50,8 +50,10 @@ pub(super) enum Spoken {
 
 /// Parses a line such as `-n, --max-count=NUM   stops after so many`.
 pub(super) fn flag(line: &str) -> Spoken {
-    let (spec, mut about) = match line.split_once("  ") {
-        Some((spec, about)) => (spec, Some(about.trim())),
+    // Python writes `-c cmd : program`.
+    let split = line.split_once("  ").or_else(|| line.split_once(" : "));
+    let (spec, mut about) = match split {
+        Some((spec, about)) => (spec, Some(about.trim().trim_start_matches(": "))),
         None => (line, None),
     };
     let mut flag = Flag::default();
@@ -63,17 +65,19 @@ pub(super) fn flag(line: &str) -> Spoken {
         tokens.push(value);
         about = Some(rest.trim());
     }
-    let tokens: Vec<&str> = tokens
-        .into_iter()
-        .map(|token| token.trim_end_matches(','))
-        .filter(|token| !token.is_empty())
-        .collect();
+    tokens.retain(|token| *token != ",");
     let mut words = String::new();
-    for (position, token) in tokens.iter().enumerate() {
+    for (position, written) in tokens.iter().enumerate() {
+        let token = written.trim_end_matches(',');
         if !token.starts_with('-') {
             let is_last = position + 1 == tokens.len();
-            // A lower-case word is a value if the description is set apart, as in `--count int   how many`.
-            if is_placeholder(token) || about.is_some() && is_last {
+            // A lower-case word is a value if another name or a description that is set apart follows, as in
+            // `-e script, --expression=script` and `--count int   how many`.
+            let is_followed = match is_last {
+                true => about.is_some(),
+                false => written.ends_with(',') && tokens[position + 1].starts_with('-'),
+            };
+            if is_placeholder(token) || is_followed {
                 if flag.value.is_none() && !flag.name.is_empty() {
                     flag.take_value(token);
                 }
