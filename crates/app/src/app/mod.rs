@@ -16,7 +16,6 @@ mod catalog_builder;
 mod configured;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 mod connect;
-#[cfg(feature = "cli")]
 mod dry_run;
 mod endpoints;
 mod error;
@@ -61,6 +60,7 @@ use crate::server::MethodHandler;
 use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
+use endpoints::OtherApp;
 pub use error::{AppError, EndpointError, MainError, Result};
 pub use hooks::Hook;
 use items::{AppItems, Identity};
@@ -143,12 +143,9 @@ pub struct App {
     methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn AuthMethod>>,
-    /// True if the application has authentication methods of its own.
-    proved: bool,
-    store: Option<Arc<dyn State>>,
     identity: Identity,
-    /// Applications served at endpoints of their own, by name.
-    beside: Vec<(String, App)>,
+    /// Applications served at endpoints of their own.
+    beside: Vec<OtherApp>,
     config: Option<Arc<Config>>,
     loaded: Option<Arc<Loaded>>,
     hooks: Vec<Hook>,
@@ -410,9 +407,13 @@ impl App {
     /// let app = App::new().endpoint("arithmetic", App::new().tool(add));
     /// ```
     #[must_use]
-    pub fn endpoint(mut self, name: impl Into<String>, mut other: Self) -> Self {
-        self.lifecycle.append(std::mem::take(&mut other.lifecycle));
-        self.beside.push((name.into(), other));
+    pub fn endpoint(mut self, name: impl Into<String>, other: Self) -> Self {
+        self.lifecycle.append(other.lifecycle);
+        self.beside.push(OtherApp {
+            name: name.into(),
+            items: other.offers,
+            identity: other.identity,
+        });
         self
     }
 
@@ -426,7 +427,6 @@ impl App {
     #[must_use]
     pub fn auth_method(mut self, proof: impl AuthMethod) -> Self {
         self.proofs.push(Arc::new(proof));
-        self.proved = true;
         self
     }
 
@@ -437,7 +437,7 @@ impl App {
     /// Servers that share a store and `seal.keys` are replicas of one another.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn State>) -> Self {
-        self.store = Some(store);
+        self.offers.store = Some(store);
         self
     }
 
