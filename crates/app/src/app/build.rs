@@ -139,7 +139,6 @@ impl App {
     ) -> Result<Assembled, AppError> {
         let mut layers = std::mem::take(&mut self.layers);
         let mut hooks = std::mem::take(&mut self.hooks);
-        let identity = self.identity.clone();
         #[cfg(feature = "sources")]
         hooks.push(keep_exchanged_tokens(config, auth));
         #[cfg(feature = "oauth")]
@@ -180,8 +179,7 @@ impl App {
             name_hook(auth.display_name()),
         ]);
         let served = (Arc::clone(config), loaded);
-        let catalogs =
-            CatalogBuilder::new(&server, identity, items, parts.proved, served, endpoints);
+        let catalogs = CatalogBuilder::new(&server, items, parts.proved, served, endpoints);
         Ok(Assembled {
             server,
             endpoints: servers,
@@ -280,7 +278,7 @@ impl App {
     /// Returns the applications that are served at endpoints of their own.
     fn apps(&self) -> impl Iterator<Item = NamedApp<'_>> {
         let each = self.beside.iter();
-        each.map(|app| (app.name.as_str(), &app.identity))
+        each.map(|(name, items)| (name.as_str(), &items.identity))
     }
 
     /// Returns true if a reader of the metrics is possible: with an admin port, or with authentication.
@@ -322,7 +320,7 @@ impl App {
         if let Some(loaded) = &loaded {
             self.offers.origins.update(loaded);
         }
-        self.identity.apply(Arc::make_mut(&mut config));
+        self.offers.identity.apply(Arc::make_mut(&mut config));
         Ok((config, loaded))
     }
 

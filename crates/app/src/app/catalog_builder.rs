@@ -12,7 +12,7 @@ use super::admission::{check_search_names, checked_catalog, log_rejected};
 use super::endpoints::{self, Endpoint};
 use super::error::AppError;
 use super::hooks::Commit;
-use super::items::{AppItems, Identity, LoadedItems, NamedApp};
+use super::items::{AppItems, LoadedItems, NamedApp};
 use super::mounted::MountedItems;
 #[cfg(feature = "cli")]
 use super::offering::Offering;
@@ -28,7 +28,6 @@ use crate::source::BuiltSource;
 /// Builder of a server's catalogs, at `/mcp` and at each endpoint. Clients are notified of changed lists.
 pub(super) struct CatalogBuilder {
     server: Arc<Server>,
-    identity: Identity,
     pub(super) items: AppItems,
     proved: bool,
     endpoints: Vec<Endpoint>,
@@ -65,7 +64,6 @@ impl CatalogBuilder {
     /// Creates a builder for a server with these settings and items.
     pub(super) fn new(
         server: &Arc<Server>,
-        identity: Identity,
         items: AppItems,
         proved: bool,
         served: (Arc<Config>, LoadedItems),
@@ -78,7 +76,6 @@ impl CatalogBuilder {
         }
         Arc::new(Self {
             server: Arc::clone(server),
-            identity,
             items,
             proved,
             endpoints,
@@ -89,13 +86,6 @@ impl CatalogBuilder {
                 rejected: server.refusals(),
             }),
         })
-    }
-
-    /// Returns settings with the name and the instructions of the application where they have none.
-    pub(super) fn with_identity(&self, config: &Config) -> Arc<Config> {
-        let mut config = config.clone();
-        self.identity.apply(&mut config);
-        Arc::new(config)
     }
 
     /// Prepares the catalogs of a changed configuration, whose upstream servers may differ from those that are connected. It

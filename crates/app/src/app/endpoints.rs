@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::admission::check_search_names;
 use super::error::{AppError, EndpointError};
-use super::items::{AppItems, Identity, NamedApp};
+use super::items::{AppItems, NamedApp};
 use super::mounted::MountedItems;
 use crate::audit::Audit;
 use crate::auth::{EndpointScopes, Policy, ServerFacts};
@@ -72,13 +72,6 @@ impl SharedParts {
     }
 }
 
-/// An application that is served at an endpoint of its own.
-pub(super) struct OtherApp {
-    pub(super) name: String,
-    pub(super) items: AppItems,
-    pub(super) identity: Identity,
-}
-
 /// An endpoint beside `/mcp`.
 pub(super) struct Endpoint {
     name: Box<str>,
@@ -90,8 +83,8 @@ pub(super) struct Endpoint {
 /// Items of an endpoint.
 pub(super) enum Content {
     Selection(Box<Selection>),
-    /// Another application.
-    App(Box<OtherApp>),
+    /// Those of another application.
+    App(Box<AppItems>),
 }
 
 /// A selection of the items at `/mcp`.
@@ -162,7 +155,7 @@ pub(super) async fn build(
     parts: &SharedParts,
     items: &AppItems,
     whole: &Catalog,
-    apps: Vec<OtherApp>,
+    apps: Vec<(String, AppItems)>,
 ) -> Result<(Vec<Endpoint>, Vec<Vec<MountedItems>>), AppError> {
     let (mut all, mut all_mounted) = (Vec::new(), Vec::new());
     for (name, settings) in &config.endpoints {
@@ -173,14 +166,14 @@ pub(super) async fn build(
         all.push((name.clone(), announcer, content));
         all_mounted.push(Vec::new());
     }
-    for mut other in apps {
-        other.items.bind()?;
-        let announcer = other.items.announcer.clone();
-        for mounted in &other.items.mounted {
+    for (name, mut other) in apps {
+        other.bind()?;
+        let announcer = other.announcer.clone();
+        for mounted in &other.mounted {
             mounted.source.watch(items.changed.clone());
         }
-        all_mounted.push(other.items.load_mounted(&[]).await?);
-        all.push((other.name.clone(), announcer, Content::App(Box::new(other))));
+        all_mounted.push(other.load_mounted(&[]).await?);
+        all.push((name, announcer, Content::App(Box::new(other))));
     }
     let each = all.into_iter().zip(&all_mounted);
     let endpoints: Vec<_> = each
@@ -247,7 +240,7 @@ impl Endpoint {
         known: &[MountedItems],
     ) -> Result<Vec<MountedItems>, AppError> {
         match &self.content {
-            Content::App(app) => app.items.load_mounted(known).await,
+            Content::App(items) => items.load_mounted(known).await,
             Content::Selection(_) => Ok(Vec::new()),
         }
     }
@@ -255,7 +248,7 @@ impl Endpoint {
     /// Returns its name and identity, if it has the items of another application.
     pub(super) fn app(&self) -> Option<NamedApp<'_>> {
         match &self.content {
-            Content::App(app) => Some((&*self.name, &app.identity)),
+            Content::App(items) => Some((&*self.name, &items.identity)),
             Content::Selection(_) => None,
         }
     }
@@ -331,7 +324,7 @@ impl Content {
     ) -> Result<Catalog, AppError> {
         match self {
             Self::Selection(selection) => selection.catalog(whole),
-            Self::App(app) => app.items.own_catalog(mounted),
+            Self::App(items) => items.own_catalog(mounted),
         }
     }
 
@@ -345,14 +338,15 @@ impl Content {
                 server.search.above = settings.search_above.or(server.search.above);
                 server.instructions = settings.instructions.clone().or(server.instructions);
             }
-            Self::App(app) => {
-                if let Some((name, version)) = &app.identity.name {
+            Self::App(items) => {
+                let identity = &items.identity;
+                if let Some((name, version)) = &identity.name {
                     // Clients show the title, which is that of the other application, instead of a name.
                     server.title = None;
                     server.name.clone_from(name);
                     server.version.clone_from(version);
                 }
-                server.instructions.clone_from(&app.identity.instructions);
+                server.instructions.clone_from(&identity.instructions);
             }
         }
         server

@@ -18,9 +18,10 @@ use crate::source::{Artifacts, BuiltSource, ClientStatsHandle, SourceConfig, Ups
 use crate::state::State;
 use crate::telemetry::Metrics;
 
-/// Items of an application from code, and loader for the items of its settings.
+/// Identity and items of an application from code, and loader for the items of its settings.
 #[derive(Clone, Default)]
 pub(super) struct AppItems {
+    pub(super) identity: Identity,
     pub(super) tools: Vec<Arc<dyn Tool>>,
     pub(super) resources: Vec<AnyResource>,
     pub(super) prompts: Vec<Arc<dyn Prompt>>,

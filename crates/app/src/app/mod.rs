@@ -60,10 +60,9 @@ use crate::server::MethodHandler;
 use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
-use endpoints::OtherApp;
 pub use error::{AppError, EndpointError, MainError, Result};
 pub use hooks::Hook;
-use items::{AppItems, Identity};
+use items::AppItems;
 use lifecycle::Lifecycle;
 #[cfg(feature = "cli")]
 pub use offering::Offering;
@@ -143,9 +142,8 @@ pub struct App {
     methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn AuthMethod>>,
-    identity: Identity,
-    /// Applications served at endpoints of their own.
-    beside: Vec<OtherApp>,
+    /// Items of applications that are served at endpoints of their own, by name.
+    beside: Vec<(String, AppItems)>,
     config: Option<Arc<Config>>,
     loaded: Option<Arc<Loaded>>,
     hooks: Vec<Hook>,
@@ -291,7 +289,7 @@ impl App {
     /// override them.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
-        self.identity.name = Some((name.into(), version.into()));
+        self.offers.identity.name = Some((name.into(), version.into()));
         self
     }
 
@@ -299,7 +297,7 @@ impl App {
     /// overrides them.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.identity.instructions = Some(text.into());
+        self.offers.identity.instructions = Some(text.into());
         self
     }
 
@@ -409,11 +407,7 @@ impl App {
     #[must_use]
     pub fn endpoint(mut self, name: impl Into<String>, other: Self) -> Self {
         self.lifecycle.append(other.lifecycle);
-        self.beside.push(OtherApp {
-            name: name.into(),
-            items: other.offers,
-            identity: other.identity,
-        });
+        self.beside.push((name.into(), other.offers));
         self
     }
 

@@ -232,9 +232,11 @@ impl Reloader {
         let changes = self.changes(&self.started, loaded);
         let restart = changes.iter().filter(|(_, of)| *of == Reload::Restart);
         let restart: Vec<_> = restart.map(|(name, _)| name.as_str()).collect();
-        let config = self.catalogs.with_identity(&loaded.config);
-        let catalogs = &self.catalogs;
-        check_start(&config, &restart, &catalogs.items, catalogs.apps())?;
+        let mut config = loaded.config.clone();
+        let items = &self.catalogs.items;
+        items.identity.apply(&mut config);
+        check_start(&config, &restart, items, self.catalogs.apps())?;
+        let config = Arc::new(config);
         // This takes longest, and the hooks read files that can change meanwhile.
         let waits_for_upstreams = restart.iter().any(|name| is_in(name, "upstreams"));
         let catalogs = self
