@@ -376,6 +376,12 @@ impl Issuer {
         self.state.store(keys, text, LIFE_DEFAULT, edition);
     }
 
+    /// Ends a fetch without keys.
+    #[cfg(test)]
+    pub(super) fn end_fetch(&self) {
+        self.state.attempts.send_modify(|attempts| *attempts += 1);
+    }
+
     /// Returns the number of fetches.
     #[cfg(test)]
     pub(super) fn fetches(&self) -> u64 {
