@@ -391,6 +391,11 @@ fn a_setting_with_which_the_server_would_not_start_again_is_rejected_at_the_relo
             "  forwarded: {user_header: X-User}\n".to_owned(),
             "LS-AUTH-",
         ),
+        (
+            "audited",
+            format!("audit: {{file: '{}'}}\n", file.join("log").display()),
+            "LS-AUDIT-01",
+        ),
         ("four", format!("http:\n  port: 0\n{tls}"), "LS-TLS-01"),
     ] {
         let text = match code {

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use super::client::{Client, Origin};
 use super::redirect::is_loopback;
 use super::sealed::AuthorizationRequest;
 use crate::net::Body;
+use crate::seal::sha256;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -131,7 +131,7 @@ pub fn document(title: &str, body: &str) -> String {
 
 /// Returns a page as a response that cannot be framed or stored.
 pub fn response(status: StatusCode, page: String) -> Response<Body> {
-    let hash = STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
+    let hash = STANDARD.encode(sha256(STYLE));
     // Without `form-action`: browsers apply it to the redirects behind the form too, and those lead to the provider and
     // back to the client.
     let policy = format!(

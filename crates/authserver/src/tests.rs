@@ -261,6 +261,18 @@ async fn metadata_lists_what_there_is() {
     assert_eq!(openid["issuer"], document["issuer"]);
 }
 
+#[tokio::test]
+async fn a_user_who_is_no_longer_allowed_gets_no_further_tokens() {
+    let mut flow = Flow::start().await;
+    let (client, tokens) = flow.log_in_and_redeem().await;
+    flow.server.config.allow.subjects = vec!["another".to_owned()];
+    let refused = flow.refresh(&client, &tokens["refresh_token"]).await;
+    assert_eq!(refused.expect_err("rejected")["error"], "invalid_grant");
+    flow.server.config.allow.subjects.clear();
+    let renewed = flow.refresh(&client, &tokens["refresh_token"]).await;
+    assert!(renewed.is_ok(), "{renewed:?}");
+}
+
 /// RFC 7009, section 2.2.1: the client must not believe that the token has ended.
 #[tokio::test]
 async fn access_tokens_cannot_be_revoked() {

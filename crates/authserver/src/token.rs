@@ -252,6 +252,12 @@ impl AuthorizationServer {
                 "the refresh token was issued to another client",
             ));
         }
+        // The setting may have changed since the login.
+        self.check_allowed(&token.user).map_err(|_| {
+            OAuthError::invalid_grant(
+                "this account may no longer use this server (auth.oauth.facade.allow)",
+            )
+        })?;
         let key = proof.map(|proof| proof.thumbprint.as_str());
         let bound = token.thumbprint.as_deref();
         // A confidential client proves itself by its secret, and may replace its key (RFC 9449, section 5).

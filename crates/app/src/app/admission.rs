@@ -15,7 +15,7 @@ pub(super) fn checked_catalog(
     loaded: &LoadedItems,
     config: &Config,
 ) -> Result<(Catalog, Option<Policy>), AppError> {
-    let catalog = items.catalog(loaded.clone())?;
+    let catalog = items.catalog(loaded)?;
     let completeness = items.completeness(loaded);
     report_rejected(&catalog, completeness, &items.origins)?;
     check_search_names(&config.server, &catalog)?;

@@ -16,7 +16,7 @@ use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 use super::connect;
-use super::endpoints::{self, OtherApp, SharedParts};
+use super::endpoints::{self, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::keep_exchanged_tokens;
@@ -34,15 +34,17 @@ use crate::auth::{Authentication, Authenticator, EndpointScopes};
 #[cfg(feature = "egress")]
 use crate::config::trust_ca_file;
 use crate::config::{Config, Flags, Loaded, validate_features};
-use crate::environment::{Probe, instance_name};
+use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, RateSync};
 use crate::net::{Background, MemoryBudget};
 use crate::seal::{KeyRing, random_bytes};
-use crate::server::{Admission, Server, ServerContext, ServerParts};
+use crate::server::Server;
 use crate::source::Upstreams;
+use crate::state::SharedState;
 use crate::telemetry::Telemetry;
 use crate::transport::http::{Layers, NamedEndpoints};
+pub(super) use listeners::load_tls;
 use listeners::{bind_listeners, check_listener};
 
 impl App {
@@ -76,12 +78,12 @@ impl App {
     ) -> Result<BoundServer, AppError> {
         let restart = self.restart.take();
         let lifecycle = std::mem::take(&mut self.lifecycle);
-        let proved = self.proved || config.auth.proves_anything();
+        let proved = self.authenticates(&config);
         let supervisor = Supervisor::new();
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         let has_shared_keys = keys.is_shared();
         let auth = self.authentication(&config)?;
-        warn_of_nobody(&config, &auth, self.proved);
+        warn_of_nobody(&config, &auth, self.has_own_methods());
         warn_of_open_secrets(&config);
         let is_read = self.reads_metrics(&config);
         let probe = Probe::real();
@@ -137,7 +139,6 @@ impl App {
     ) -> Result<Assembled, AppError> {
         let mut layers = std::mem::take(&mut self.layers);
         let mut hooks = std::mem::take(&mut self.hooks);
-        let identity = self.identity.clone();
         #[cfg(feature = "sources")]
         hooks.push(keep_exchanged_tokens(config, auth));
         #[cfg(feature = "oauth")]
@@ -145,14 +146,10 @@ impl App {
         self.offers.metrics = telemetry.metrics.clone();
         self.offers.prepare(config, &keys, background)?;
         hooks.extend(self.serve_documents(config, &mut layers)?);
-        let apps = self.take_apps();
+        let apps = std::mem::take(&mut self.beside);
         let upstreams = self.offers.upstreams.clone();
         let items = self.offers.clone();
-        let Built {
-            server,
-            loaded,
-            parts,
-        } = Box::pin(self.build(config, telemetry, keys)).await?;
+        let (server, mut loaded, parts) = Box::pin(self.build(config, telemetry, keys)).await?;
         #[cfg(feature = "oauth")]
         let authorization = {
             use super::authorization::{scopes_hook, serve, verify_proofs};
@@ -172,17 +169,17 @@ impl App {
             connect::serve(&mut layers, config, &items, shown, recognizers);
         }
         let whole = &server.snapshot().catalog;
-        let endpoints = endpoints::build(config, &parts, &items, whole, apps).await?;
+        let (endpoints, mounted) = endpoints::build(config, &parts, &items, whole, apps).await?;
+        loaded.mounted_beside = mounted;
         let servers = endpoints::servers(&endpoints);
         hooks.extend([
             keys_hook(auth.keys()),
             implied_scopes_hook(auth.tokens()),
             limits_hook(&server),
-            name_hook(auth.display_name(), identity.clone()),
+            name_hook(auth.display_name()),
         ]);
         let served = (Arc::clone(config), loaded);
-        let catalogs =
-            CatalogBuilder::new(&server, identity, items, parts.proved, served, endpoints);
+        let catalogs = CatalogBuilder::new(&server, items, parts.proved, served, endpoints);
         Ok(Assembled {
             server,
             endpoints: servers,
@@ -211,7 +208,7 @@ impl App {
         }
         let cards = ServerCards::new(config, self.apps())?;
         Ok(cards.map(|cards| {
-            let hook = cards.hook(config, self.identity.clone());
+            let hook = cards.hook(config);
             layers.serve_publicly(Arc::new(cards));
             hook
         }))
@@ -242,7 +239,8 @@ impl App {
             let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
             self.offers.metrics = telemetry.metrics.clone();
             self.offers.prepare(&config, &keys, &background)?;
-            Ok(Box::pin(self.build(&config, telemetry, keys)).await?.server)
+            let (server, ..) = Box::pin(self.build(&config, telemetry, keys)).await?;
+            Ok(server)
         })
     }
 
@@ -263,11 +261,14 @@ impl App {
     }
 
     /// Creates the authentication of callers, at `/mcp` and at the endpoints beside it.
-    pub(super) fn authentication(&mut self, config: &Config) -> Result<Authentication, AppError> {
+    pub(super) fn authentication(&self, config: &Config) -> Result<Authentication, AppError> {
         let endpoints = self.endpoint_requirements(config)?;
         let facts = endpoints::server_facts(config, &endpoints);
-        let proofs = std::mem::take(&mut self.proofs);
-        Ok(Authentication::new(&config.auth, facts, proofs)?)
+        Ok(Authentication::new(
+            &config.auth,
+            facts,
+            self.proofs.clone(),
+        )?)
     }
 
     fn endpoint_requirements(&self, config: &Config) -> Result<Vec<EndpointScopes>, AppError> {
@@ -277,23 +278,22 @@ impl App {
     /// Returns the applications that are served at endpoints of their own.
     fn apps(&self) -> impl Iterator<Item = NamedApp<'_>> {
         let each = self.beside.iter();
-        each.map(|(name, app)| (name.as_str(), &app.identity))
-    }
-
-    /// Takes the applications that are served at endpoints of their own.
-    fn take_apps(&mut self) -> Vec<OtherApp> {
-        let apps = std::mem::take(&mut self.beside).into_iter();
-        apps.map(|(name, app)| OtherApp {
-            name,
-            items: app.offers,
-            identity: app.identity,
-        })
-        .collect()
+        each.map(|(name, items)| (name.as_str(), &items.identity))
     }
 
     /// Returns true if a reader of the metrics is possible: with an admin port, or with authentication.
     fn reads_metrics(&self, config: &Config) -> bool {
-        config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
+        config.http.admin.port.is_some() || self.authenticates(config)
+    }
+
+    /// Returns true if there is an authentication method, of the application or of the settings.
+    fn authenticates(&self, config: &Config) -> bool {
+        self.has_own_methods() || config.auth.proves_anything()
+    }
+
+    /// Returns true if the application has authentication methods of its own.
+    fn has_own_methods(&self) -> bool {
+        !self.proofs.is_empty()
     }
 
     pub(super) fn take_config(&mut self) -> Result<(Arc<Config>, Option<Arc<Loaded>>), AppError> {
@@ -304,7 +304,7 @@ impl App {
                     Some(loaded) => loaded,
                     None => {
                         let flags = Flags {
-                            proved: self.proved,
+                            proved: self.has_own_methods(),
                             ..Flags::default()
                         };
                         Loaded::read(&flags, Probe::real())?
@@ -320,19 +320,21 @@ impl App {
         if let Some(loaded) = &loaded {
             self.offers.origins.update(loaded);
         }
-        self.identity.apply(Arc::make_mut(&mut config));
+        self.offers.identity.apply(Arc::make_mut(&mut config));
         Ok((config, loaded))
     }
 
+    /// Builds the server at `/mcp`. Returns it with its items, and the parts that it shares with the endpoints beside it.
     async fn build(
         self,
         config: &Config,
         telemetry: Telemetry,
         keys: Arc<KeyRing>,
-    ) -> Result<Built, AppError> {
+    ) -> Result<(Arc<Server>, LoadedItems, SharedParts), AppError> {
         state::export_lifecycle(&telemetry);
         let within = Duration::from_millis(config.state.timeout_ms);
-        let OpenState { state, is_shared } = state::open(config, self.store, &keys, within)?;
+        let OpenState { state, is_shared } =
+            state::open(config, self.offers.store.clone(), &keys, within)?;
         // A state in memory does not fail.
         let state = match is_shared {
             true => state.counted(&telemetry.metrics),
@@ -346,48 +348,24 @@ impl App {
         }
         let loaded = self.offers.load(config, None).await?;
         let (catalog, policy) = checked_catalog(&self.offers, &loaded, config)?;
-        let proved = self.proved || config.auth.proves_anything();
-        let admission = Admission { policy, proved };
-        let shared = ServerContext {
+        let proved = self.authenticates(config);
+        let shared = is_shared.then_some(&state);
+        let parts = SharedParts {
+            limits: limits(config, &telemetry, shared, &keys, self.offers.memory),
+            audit: Audit::start(&config.audit, &telemetry)?,
+            methods: methods::by_name(self.methods)?,
+            keys,
             state,
             is_shared,
-            announcer: self.offers.announcer,
-            name: instance_name(Probe::real()).map(Into::into),
-            endpoint: None,
-        };
-        let memory = self.offers.memory;
-        let limits = limits(config, &telemetry, &shared, &keys, memory);
-        let audit = Audit::start(&config.audit, &telemetry)?;
-        let methods = methods::by_name(self.methods)?;
-        let parts = SharedParts {
-            audit: audit.clone(),
-            keys: Arc::clone(&keys),
-            limits: Arc::clone(&limits),
-            state: shared.state.clone(),
-            is_shared,
-            methods: methods.clone(),
-            telemetry: telemetry.clone(),
+            telemetry,
             proved,
         };
         if let Some(upstreams) = &self.offers.upstreams {
-            upstream_metrics::watch(upstreams, &telemetry);
+            upstream_metrics::watch(upstreams, &parts.telemetry);
         }
-        let server = Server::new(ServerParts {
-            config: config.server.clone(),
-            keys,
-            shared,
-            catalog,
-            methods,
-            telemetry,
-            admission,
-            limits,
-            audit,
-        });
-        Ok(Built {
-            server: Arc::new(server),
-            loaded,
-            parts,
-        })
+        let (settings, announcer) = (config.server.clone(), self.offers.announcer);
+        let server = parts.server(None, settings, announcer, catalog, policy);
+        Ok((server, loaded, parts))
     }
 }
 
@@ -412,24 +390,23 @@ where
     })
 }
 
-/// Creates the limits. Replicas with the same keys share their counts.
+/// Creates the limits. Replicas with the same keys and a `shared` state share their counts.
 fn limits(
     config: &Config,
     telemetry: &Telemetry,
-    shared: &ServerContext,
+    shared: Option<&SharedState>,
     keys: &KeyRing,
     memory: MemoryBudget,
 ) -> Arc<Limits> {
     let limits = Limits::new(&config.limits, &telemetry.metrics).sharing(memory);
     // Messages identify callers by a hash with these keys.
-    let limits = Arc::new(if shared.is_shared && keys.is_shared() {
-        limits.reaching(RateSync {
-            state: shared.state.clone(),
+    let limits = Arc::new(match shared {
+        Some(state) if keys.is_shared() => limits.reaching(RateSync {
+            state: state.clone(),
             seed: keys.number("limits"),
             replica: u64::from_ne_bytes(random_bytes()),
-        })
-    } else {
-        limits
+        }),
+        _ => limits,
     });
     limits.warn_if_alone();
     limits
@@ -443,11 +420,4 @@ struct Assembled {
     upstreams: Option<Arc<Upstreams>>,
     layers: Layers,
     hooks: Vec<Hook>,
-}
-
-/// A server, and the parts that it shares with the endpoints beside it.
-struct Built {
-    server: Arc<Server>,
-    loaded: LoadedItems,
-    parts: SharedParts,
 }

@@ -5,20 +5,22 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use tokio::runtime::Handle;
 
 use super::admission::{check_search_names, checked_catalog, log_rejected};
 use super::endpoints::{self, Endpoint};
 use super::error::AppError;
 use super::hooks::Commit;
-use super::items::{AppItems, Identity, LoadedItems, NamedApp};
+use super::items::{AppItems, LoadedItems, NamedApp};
+use super::mounted::MountedItems;
 #[cfg(feature = "cli")]
 use super::offering::Offering;
 use super::upstream_metrics;
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
-use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
-use crate::config::{Config, Loaded};
+use crate::catalog::{Catalog, ChangeEvent, RejectedItem};
+use crate::config::Config;
 use crate::net::{self, Mutex};
 use crate::server::{Admission, PreparedSnapshot, Server};
 use crate::source::BuiltSource;
@@ -26,8 +28,7 @@ use crate::source::BuiltSource;
 /// Builder of a server's catalogs, at `/mcp` and at each endpoint. Clients are notified of changed lists.
 pub(super) struct CatalogBuilder {
     server: Arc<Server>,
-    identity: Identity,
-    items: AppItems,
+    pub(super) items: AppItems,
     proved: bool,
     endpoints: Vec<Endpoint>,
     /// Held while mounted sources are asked for their items, until these are served. Otherwise an older response could
@@ -63,7 +64,6 @@ impl CatalogBuilder {
     /// Creates a builder for a server with these settings and items.
     pub(super) fn new(
         server: &Arc<Server>,
-        identity: Identity,
         items: AppItems,
         proved: bool,
         served: (Arc<Config>, LoadedItems),
@@ -76,7 +76,6 @@ impl CatalogBuilder {
         }
         Arc::new(Self {
             server: Arc::clone(server),
-            identity,
             items,
             proved,
             endpoints,
@@ -93,12 +92,9 @@ impl CatalogBuilder {
     /// changes nothing before the commit.
     pub(super) async fn prepare(
         self: &Arc<Self>,
-        config: &Config,
+        config: Arc<Config>,
         waits_for_upstreams: bool,
     ) -> Result<Commit, AppError> {
-        let mut config = config.clone();
-        self.identity.apply(&mut config);
-        let config = Arc::new(config);
         let asking = Arc::clone(&self.asking).lock_owned().await;
         let served = {
             let current = self.current.lock();
@@ -108,9 +104,7 @@ impl CatalogBuilder {
             .items
             .load(&config, Some((&served.0, &served.1)))
             .await?;
-        for endpoint in &self.endpoints {
-            endpoint.reload().await?;
-        }
+        loaded.mounted_beside = self.load_mounted_beside(&served.1.mounted_beside).await?;
         {
             let current = self.current.lock();
             loaded = loaded.or_keep(&config.sources, &current.config.sources, &current.loaded);
@@ -119,7 +113,7 @@ impl CatalogBuilder {
         endpoints::check_selections(&config, &self.items, &catalog, waits_for_upstreams)?;
         let rules = config.policy.rules.len();
         let rejected = catalog.refused().to_vec();
-        let prepared = self.prepared(catalog, &config, policy)?;
+        let prepared = self.prepared(catalog, &config, policy, &loaded.mounted_beside)?;
         let builder = Arc::clone(self);
         Ok(Box::new(move || {
             let mut current = builder.current.lock();
@@ -146,16 +140,6 @@ impl CatalogBuilder {
     /// Returns the endpoints of other applications.
     pub(super) fn apps(&self) -> impl Iterator<Item = NamedApp<'_>> + Clone {
         self.endpoints.iter().filter_map(Endpoint::app)
-    }
-
-    /// Adds the location of the setting to an error.
-    pub(super) fn located(&self, error: AppError, config: &Config) -> AppError {
-        error.located(&self.items.origins, config)
-    }
-
-    /// Replaces the locations of settings for messages.
-    pub(super) fn update_origins(&self, loaded: &Arc<Loaded>) {
-        self.items.origins.update(loaded);
     }
 
     /// Summarizes the served items, and the number of those that are missing.
@@ -273,30 +257,38 @@ impl CatalogBuilder {
 
     async fn reload_mounted(&self) -> Result<(), AppError> {
         let _asking = self.asking.lock().await;
-        let known = self.current.lock().loaded.mounted.clone();
+        let (known, known_beside) = {
+            let loaded = &self.current.lock().loaded;
+            (loaded.mounted.clone(), loaded.mounted_beside.clone())
+        };
         let mounted = self.items.load_mounted(&known).await?;
-        for endpoint in &self.endpoints {
-            endpoint.reload().await?;
-        }
-        self.current.lock().loaded.mounted = mounted;
+        let mounted_beside = self.load_mounted_beside(&known_beside).await?;
+        let loaded = &mut self.current.lock().loaded;
+        (loaded.mounted, loaded.mounted_beside) = (mounted, mounted_beside);
         Ok(())
     }
 
-    /// Returns the announcer of changed lists and resources.
-    pub(super) fn announcer(&self) -> Announcer {
-        self.items.announcer.clone()
+    /// Asks the mounted sources of each endpoint for their items.
+    async fn load_mounted_beside(
+        &self,
+        known: &[Vec<MountedItems>],
+    ) -> Result<Vec<Vec<MountedItems>>, AppError> {
+        let each = self.endpoints.iter().zip(known);
+        try_join_all(each.map(|(endpoint, known)| endpoint.load_mounted(known))).await
     }
 
     /// Builds the catalogs again, with the present items of upstream servers.
     pub(super) fn rebuild(&self) {
         let mut current = self.current.lock();
-        let composed = self.items.catalog(current.loaded.clone());
+        let composed = self.items.catalog(&current.loaded);
         let composed = composed.and_then(|catalog| {
             check_search_names(&current.config.server, &catalog)?;
             let rejected = catalog.refused().to_vec();
             // The names in the policy were checked at start; upstream servers come and go.
             let policy = Policy::new(&current.config.policy)?;
-            Ok((rejected, self.prepared(catalog, &current.config, policy)?))
+            let mounted = &current.loaded.mounted_beside;
+            let prepared = self.prepared(catalog, &current.config, policy, mounted)?;
+            Ok((rejected, prepared))
         });
         match composed {
             Ok((rejected, prepared)) => {
@@ -318,16 +310,17 @@ impl CatalogBuilder {
         catalog: Catalog,
         config: &Config,
         policy: Option<Policy>,
+        mounted_beside: &[Vec<MountedItems>],
     ) -> Result<Vec<PreparedSnapshot>, AppError> {
         let proved = self.proved;
         let mut others = Vec::new();
-        for endpoint in &self.endpoints {
+        for (endpoint, mounted) in self.endpoints.iter().zip(mounted_beside) {
             let admission = Admission {
                 policy: Policy::new(&config.policy)?,
                 proved,
             };
-            let part = endpoint.catalog(&catalog)?;
-            let config = endpoint.config(config);
+            let part = endpoint.content.catalog(&catalog, mounted)?;
+            let config = endpoint.content.config(config);
             check_search_names(&config, &part)?;
             others.push(endpoint.server.prepare(part, &config, admission));
         }

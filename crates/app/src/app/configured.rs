@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::dry_run::without_new_folder;
 use super::error::AppError;
 use super::items::{AppItems, LoadedItems};
 use crate::auth::{AuthMethodKind, PublicUrl};
@@ -63,6 +64,15 @@ impl AppItems {
             // A check without the network needs the errors in their settings only.
             self.upstreams = (!self.leaves_out).then(|| Arc::new(upstreams));
         }
+        self.artifacts = self.open_artifacts(config, keys)?.map(Arc::new);
+        Ok(())
+    }
+
+    fn open_artifacts(
+        &self,
+        config: &Config,
+        keys: &Arc<KeyRing>,
+    ) -> Result<Option<Artifacts>, AppError> {
         let artifacts = Artifacts::new(
             &config.artifacts,
             self.configured.artifact_store.clone(),
@@ -70,8 +80,15 @@ impl AppItems {
             Probe::real(),
             config.limits.memory_bytes,
         );
-        self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
-        Ok(())
+        artifacts.map_err(unusable)
+    }
+
+    /// Checks the settings of the store of large results. Nothing is created.
+    pub(super) fn check_artifacts(&self, config: &Config) -> Result<(), AppError> {
+        let mut planned = config.clone();
+        without_new_folder(&mut planned.artifacts)?;
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
+        self.open_artifacts(&planned, &keys).map(drop)
     }
 
     fn prepare_parts(&mut self, config: &Config, keys: &Arc<KeyRing>) -> Result<(), AppError> {

@@ -1,35 +1,50 @@
-//! Settings of a check. It may run as another user than the server, who could not write to files of the check.
+//! Settings of a check, which creates no files. It may run as another user than the server, who could not write to them.
 
 use std::io;
 use std::path::Path;
 
 #[cfg(feature = "sources")]
 use super::configured::unusable;
+#[cfg(any(feature = "cli", feature = "sources"))]
 use super::error::AppError;
-use crate::audit::AuditError;
+use crate::audit::{AuditConfig, AuditError};
+#[cfg(feature = "cli")]
 use crate::config::Config;
 #[cfg(feature = "sources")]
-use crate::source::ArtifactError;
+use crate::source::{ArtifactConfig, ArtifactError};
 
 /// Removes the files and folders that do not exist from the settings, after checking that they could be created.
 ///
 /// # Errors
 ///
 /// The audit log or the folder of artifacts cannot be created.
+#[cfg(feature = "cli")]
 pub(super) fn without_new_files(config: &mut Config) -> Result<(), AppError> {
-    if let Some(path) = config.audit.file.take_if(|path| !path.exists()) {
+    without_new_file(&mut config.audit)?;
+    config.upstreams_folder.take_if(|path| !path.exists());
+    #[cfg(feature = "sources")]
+    without_new_folder(&mut config.artifacts)?;
+    Ok(())
+}
+
+/// Removes the file of the audit log if it does not exist, after checking that it could be created.
+pub(super) fn without_new_file(audit: &mut AuditConfig) -> Result<(), AuditError> {
+    if let Some(path) = audit.file.take_if(|path| !path.exists()) {
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         check_creation(folder.unwrap_or(Path::new(".")))
             .map_err(|source| AuditError::Open { path, source })?;
         // Nothing is written, but records may be required.
-        config.audit.stderr = true;
+        audit.stderr = true;
     }
-    let is_new = |path: &Path| !path.exists();
-    config.upstreams_folder.take_if(|path| is_new(path));
-    #[cfg(feature = "sources")]
-    if let Some(path) = config.artifacts.folder.take_if(|path| is_new(path)) {
+    Ok(())
+}
+
+/// Removes the folder of artifacts if it does not exist, after checking that it could be created.
+#[cfg(feature = "sources")]
+pub(super) fn without_new_folder(artifacts: &mut ArtifactConfig) -> Result<(), AppError> {
+    if let Some(path) = artifacts.folder.take_if(|path| !path.exists()) {
         let parents = path.ancestors().find(|parent| parent.exists());
         let parent = parents.unwrap_or(Path::new("."));
         check_creation(parent).map_err(|error| {
@@ -49,7 +64,7 @@ fn check_creation(folder: &Path) -> io::Result<()> {
     std::fs::remove_dir(&probe)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cli"))]
 mod tests {
     use super::*;
 

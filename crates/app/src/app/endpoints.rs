@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::admission::check_search_names;
 use super::error::{AppError, EndpointError};
-use super::items::{AppItems, Identity, NamedApp};
+use super::items::{AppItems, NamedApp};
 use super::mounted::MountedItems;
 use crate::audit::Audit;
 use crate::auth::{EndpointScopes, Policy, ServerFacts};
 use crate::catalog::{Announcer, Catalog};
 use crate::config::Config;
+use crate::environment::{Probe, instance_name};
 use crate::limit::Limits;
-use crate::net::Mutex;
 use crate::seal::KeyRing;
 use crate::server::{
     Admission, EndpointConfig, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext,
@@ -35,11 +35,41 @@ pub(super) struct SharedParts {
     pub(super) audit: Option<Arc<Audit>>,
 }
 
-/// An application that is served at an endpoint of its own.
-pub(super) struct OtherApp {
-    pub(super) name: String,
-    pub(super) items: AppItems,
-    pub(super) identity: Identity,
+impl SharedParts {
+    /// Creates the server of an endpoint; the one at `/mcp` has no name.
+    pub(super) fn server(
+        &self,
+        endpoint: Option<&str>,
+        config: ServerConfig,
+        announcer: Announcer,
+        catalog: Catalog,
+        policy: Option<Policy>,
+    ) -> Arc<Server> {
+        let shared = ServerContext {
+            state: self.state.clone(),
+            is_shared: self.is_shared,
+            announcer,
+            name: match endpoint {
+                None => instance_name(Probe::real()).map(Into::into),
+                Some(_) => None,
+            },
+            endpoint: endpoint.map(Into::into),
+        };
+        Arc::new(Server::new(ServerParts {
+            config,
+            keys: Arc::clone(&self.keys),
+            shared,
+            catalog,
+            methods: self.methods.clone(),
+            telemetry: self.telemetry.clone(),
+            admission: Admission {
+                policy,
+                proved: self.proved,
+            },
+            limits: Arc::clone(&self.limits),
+            audit: self.audit.clone(),
+        }))
+    }
 }
 
 /// An endpoint beside `/mcp`.
@@ -47,30 +77,23 @@ pub(super) struct Endpoint {
     name: Box<str>,
     pub(super) server: Arc<Server>,
     pub(super) announcer: Announcer,
-    content: Content,
+    pub(super) content: Content,
 }
 
 /// Items of an endpoint.
-enum Content {
-    /// A selection of the items at `/mcp`.
+pub(super) enum Content {
     Selection(Box<Selection>),
-    /// Another application.
-    App(Box<AppContent>),
+    /// Those of another application.
+    App(Box<AppItems>),
 }
 
-struct Selection {
+/// A selection of the items at `/mcp`.
+pub(super) struct Selection {
     /// Settings at startup.
     settings: EndpointConfig,
     filter: EndpointFilter,
     /// Store for large results, whose links are readable where there are tools.
     artifacts: Option<Arc<Artifacts>>,
-}
-
-struct AppContent {
-    items: AppItems,
-    identity: Identity,
-    /// Items of its mounted sources, as they were loaded last.
-    mounted: Mutex<Vec<MountedItems>>,
 }
 
 fn invalid(name: &str, problem: impl Into<String>) -> AppError {
@@ -126,47 +149,44 @@ pub(super) fn server_facts<'a>(
     }
 }
 
-/// Builds all endpoints.
+/// Builds all endpoints. Returns them, and the items of the mounted sources of each.
 pub(super) async fn build(
     config: &Config,
     parts: &SharedParts,
     items: &AppItems,
     whole: &Catalog,
-    apps: Vec<OtherApp>,
-) -> Result<Vec<Endpoint>, AppError> {
-    let mut all = Vec::new();
+    apps: Vec<(String, AppItems)>,
+) -> Result<(Vec<Endpoint>, Vec<Vec<MountedItems>>), AppError> {
+    let (mut all, mut all_mounted) = (Vec::new(), Vec::new());
     for (name, settings) in &config.endpoints {
         let content = Content::selection(name, settings, items)?;
         let announcer = Announcer::default();
         // Subscribers at this endpoint also receive what a tool announces about a resource.
         items.announcer.lead(&announcer);
         all.push((name.clone(), announcer, content));
+        all_mounted.push(Vec::new());
     }
-    for mut other in apps {
-        other.items.bind()?;
-        let announcer = other.items.announcer.clone();
-        for mounted in &other.items.mounted {
+    for (name, mut other) in apps {
+        other.bind()?;
+        let announcer = other.announcer.clone();
+        for mounted in &other.mounted {
             mounted.source.watch(items.changed.clone());
         }
-        let mounted = other.items.load_mounted(&[]).await?;
-        let content = AppContent {
-            items: other.items,
-            identity: other.identity,
-            mounted: Mutex::new(mounted),
-        };
-        all.push((other.name, announcer, Content::App(Box::new(content))));
+        all_mounted.push(other.load_mounted(&[]).await?);
+        all.push((name, announcer, Content::App(Box::new(other))));
     }
-    let each = all.into_iter();
+    let each = all.into_iter().zip(&all_mounted);
     let endpoints: Vec<_> = each
-        .map(|(name, announcer, content)| {
-            Endpoint::new(name, announcer, content, config, parts, whole)
+        .map(|((name, announcer, content), mounted)| {
+            let catalog = content.catalog(whole, mounted)?;
+            Endpoint::new(name, announcer, content, config, parts, catalog)
         })
         .collect::<Result<_, _>>()?;
     if !items.leaves_out {
         let catalogs = endpoints.iter().map(|it| (&*it.name, it.server.snapshot()));
         catalogs.for_each(|(name, served)| warn_of_missing(name, &served.catalog, config, whole));
     }
-    Ok(endpoints)
+    Ok((endpoints, all_mounted))
 }
 
 /// Checks the configured endpoints with their present settings. A running server still has those of its start, and the items of
@@ -180,7 +200,7 @@ pub(super) fn check_selections(
     for (name, settings) in &config.endpoints {
         let content = Content::selection(name, settings, items)?;
         if !waits_for_upstreams {
-            check_search_names(&content.config(config), &content.catalog(whole)?)?;
+            check_search_names(&content.config(config), &content.catalog(whole, &[])?)?;
         }
     }
     Ok(())
@@ -200,69 +220,37 @@ impl Endpoint {
         content: Content,
         config: &Config,
         parts: &SharedParts,
-        whole: &Catalog,
+        catalog: Catalog,
     ) -> Result<Self, AppError> {
-        let catalog = content.catalog(whole)?;
         let settings = content.config(config);
         check_search_names(&settings, &catalog)?;
-        let shared = ServerContext {
-            state: parts.state.clone(),
-            is_shared: parts.is_shared,
-            announcer: announcer.clone(),
-            name: None,
-            endpoint: Some(name.as_str().into()),
-        };
-        let admission = Admission {
-            policy: Policy::new(&config.policy)?,
-            proved: parts.proved,
-        };
-        let server = Server::new(ServerParts {
-            config: settings,
-            keys: Arc::clone(&parts.keys),
-            shared,
-            catalog,
-            methods: parts.methods.clone(),
-            telemetry: parts.telemetry.clone(),
-            admission,
-            limits: Arc::clone(&parts.limits),
-            audit: parts.audit.clone(),
-        });
+        let policy = Policy::new(&config.policy)?;
+        let server = parts.server(Some(&name), settings, announcer.clone(), catalog, policy);
         Ok(Self {
             name: name.into(),
-            server: Arc::new(server),
+            server,
             announcer,
             content,
         })
     }
 
-    /// Asks its mounted sources for their items again.
-    pub(super) async fn reload(&self) -> Result<(), AppError> {
-        if let Content::App(app) = &self.content
-            && !app.items.mounted.is_empty()
-        {
-            let known = app.mounted.lock().clone();
-            let mounted = app.items.load_mounted(&known).await?;
-            *app.mounted.lock() = mounted;
+    /// Asks its mounted sources for their items, of which some are `known`.
+    pub(super) async fn load_mounted(
+        &self,
+        known: &[MountedItems],
+    ) -> Result<Vec<MountedItems>, AppError> {
+        match &self.content {
+            Content::App(items) => items.load_mounted(known).await,
+            Content::Selection(_) => Ok(Vec::new()),
         }
-        Ok(())
     }
 
     /// Returns its name and identity, if it has the items of another application.
     pub(super) fn app(&self) -> Option<NamedApp<'_>> {
         match &self.content {
-            Content::App(app) => Some((&*self.name, &app.identity)),
+            Content::App(items) => Some((&*self.name, &items.identity)),
             Content::Selection(_) => None,
         }
-    }
-
-    /// Returns its catalog. `whole` is the catalog at `/mcp`.
-    pub(super) fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
-        self.content.catalog(whole)
-    }
-
-    /// Returns its settings.
-    pub(super) fn config(&self, config: &Config) -> ServerConfig {
-        self.content.config(config)
     }
 }
 
@@ -328,14 +316,20 @@ impl Content {
         })))
     }
 
-    fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
+    /// Returns the catalog. `whole` is the one at `/mcp`, `mounted` are the items of the endpoint's own mounted sources.
+    pub(super) fn catalog(
+        &self,
+        whole: &Catalog,
+        mounted: &[MountedItems],
+    ) -> Result<Catalog, AppError> {
         match self {
             Self::Selection(selection) => selection.catalog(whole),
-            Self::App(app) => app.items.own_catalog(&app.mounted.lock()),
+            Self::App(items) => items.own_catalog(mounted),
         }
     }
 
-    fn config(&self, config: &Config) -> ServerConfig {
+    /// Returns the settings of the endpoint's server.
+    pub(super) fn config(&self, config: &Config) -> ServerConfig {
         let mut server = config.server.clone();
         match self {
             Self::Selection(selection) => {
@@ -344,14 +338,15 @@ impl Content {
                 server.search.above = settings.search_above.or(server.search.above);
                 server.instructions = settings.instructions.clone().or(server.instructions);
             }
-            Self::App(app) => {
-                if let Some((name, version)) = &app.identity.name {
+            Self::App(items) => {
+                let identity = &items.identity;
+                if let Some((name, version)) = &identity.name {
                     // Clients show the title, which is that of the other application, instead of a name.
                     server.title = None;
                     server.name.clone_from(name);
                     server.version.clone_from(version);
                 }
-                server.instructions.clone_from(&app.identity.instructions);
+                server.instructions.clone_from(&identity.instructions);
             }
         }
         server

@@ -262,6 +262,13 @@ impl AppError {
             Self::Audit(AuditError::Open { .. } | AuditError::NoFile { .. }) => Some("audit.file"),
             Self::BindFile { .. } => Some("http.unix_socket"),
             Self::Toolset(ToolsetError::Setting { setting, .. }) => Some(setting.as_str()),
+            #[cfg(feature = "sources")]
+            Self::Toolset(ToolsetError::Unknown { .. }) => Some("toolsets"),
+            Self::Key(_) => Some("seal.keys"),
+            Self::Policy(error) => Some(error.setting()),
+            Self::State(OpenStateError::File { setting, .. }) => Some(*setting),
+            Self::State(_) => Some("state.url"),
+            Self::Auth(AuthSetupError::Key { .. }) => Some("auth.api_keys"),
             Self::Auth(AuthSetupError::Read { path, .. } | AuthSetupError::Line { path, .. }) => {
                 let is_file = config.auth.api_keys_file.as_ref() == Some(path);
                 Some(match is_file {

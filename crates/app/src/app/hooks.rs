@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::error::AppError;
-use super::items::Identity;
 #[cfg(feature = "sources")]
 use crate::auth::Authentication;
 use crate::auth::{ApiKeys, DisplayName, Tokens};
@@ -56,11 +55,10 @@ pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
 }
 
 /// Applies a changed title or name of the server to pages and metadata for people.
-pub(super) fn name_hook(shown: DisplayName, identity: Identity) -> Hook {
+pub(super) fn name_hook(shown: DisplayName) -> Hook {
     Box::new(move |config| {
-        let mut config = config.clone();
-        identity.apply(&mut config);
-        let name = config.server.title.unwrap_or(config.server.name);
+        let server = &config.server;
+        let name = server.title.as_ref().unwrap_or(&server.name).clone();
         let shown = shown.clone();
         Ok(Box::new(move || shown.set(&name)))
     })

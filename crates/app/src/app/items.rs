@@ -15,11 +15,13 @@ use crate::config::Config;
 use crate::net::{Background, MemoryBudget};
 use crate::seal::KeyRing;
 use crate::source::{Artifacts, BuiltSource, ClientStatsHandle, SourceConfig, Upstreams};
+use crate::state::State;
 use crate::telemetry::Metrics;
 
-/// Items of an application from code, and loader for the items of its settings.
+/// Identity and items of an application from code, and loader for the items of its settings.
 #[derive(Clone, Default)]
 pub(super) struct AppItems {
+    pub(super) identity: Identity,
     pub(super) tools: Vec<Arc<dyn Tool>>,
     pub(super) resources: Vec<AnyResource>,
     pub(super) prompts: Vec<Arc<dyn Prompt>>,
@@ -36,6 +38,8 @@ pub(super) struct AppItems {
     pub(super) mounted: Vec<Mounted>,
     /// Notified when the items of a mounted source have changed.
     pub(super) changed: ChangeHandle,
+    /// Shared store of the application, instead of the configured one.
+    pub(super) store: Option<Arc<dyn State>>,
     /// Store of large results, if one is configured.
     pub(super) artifacts: Option<Arc<Artifacts>>,
     /// Parts of the server that configured items use.
@@ -59,17 +63,17 @@ pub(super) enum Completeness {
     Partial,
 }
 
-/// Items that were loaded from code and settings. Those of upstream servers are not among them, because they change.
-#[derive(Clone)]
+/// Items of settings and of mounted sources. Those of upstream servers are not among them, because they change.
+#[derive(Clone, Default)]
 pub(super) struct LoadedItems {
-    tools: Vec<Arc<dyn Tool>>,
-    resources: Vec<AnyResource>,
-    prompts: Vec<Arc<dyn Prompt>>,
+    /// Skills of toolsets.
     pub(super) skills: Vec<Skill>,
     /// Built-in toolsets, by name.
     pub(super) toolsets: Vec<(String, SourceItems)>,
     pub(super) sources: Vec<BuiltSource>,
     pub(super) mounted: Vec<MountedItems>,
+    /// Items of the mounted sources of each endpoint, in the order of the endpoints.
+    pub(super) mounted_beside: Vec<Vec<MountedItems>>,
 }
 
 impl LoadedItems {
@@ -147,15 +151,7 @@ impl AppItems {
         config: &Config,
         served: Option<(&Config, &LoadedItems)>,
     ) -> Result<LoadedItems, AppError> {
-        let mut loaded = LoadedItems {
-            tools: self.tools.clone(),
-            resources: self.resources.clone(),
-            prompts: self.prompts.clone(),
-            skills: self.skills.clone(),
-            toolsets: Vec::new(),
-            sources: Vec::new(),
-            mounted: Vec::new(),
-        };
+        let mut loaded = LoadedItems::default();
         self.load_configured(config, served, &mut loaded).await?;
         let known = served.map(|(_, loaded)| loaded.mounted.as_slice());
         loaded.mounted = self.load_mounted(known.unwrap_or_default()).await?;
@@ -167,14 +163,18 @@ impl AppItems {
 
     /// Builds a catalog of the items from code, and of these of the mounted sources.
     pub(super) fn own_catalog(&self, mounted: &[MountedItems]) -> Result<Catalog, AppError> {
-        let mut catalog = Catalog::new(self.tools.clone())?
-            .with_resources(self.resources.clone())?
-            .with_prompts(self.prompts.clone())?
-            .with_skills(self.skills.clone())?;
+        let mut catalog = self.catalog_of_code()?.with_skills(self.skills.clone())?;
         for (source, offered) in mounted {
             catalog = catalog.with_offered(source, offered.clone());
         }
         Ok(catalog.with_extensions(self.extensions.clone())?)
+    }
+
+    /// Builds a catalog of the tools, resources and prompts from code.
+    fn catalog_of_code(&self) -> Result<Catalog, AppError> {
+        Ok(Catalog::new(self.tools.clone())?
+            .with_resources(self.resources.clone())?
+            .with_prompts(self.prompts.clone())?)
     }
 
     /// Adds the items of another application, with a prefix.
@@ -197,15 +197,14 @@ impl AppItems {
     }
 
     /// Builds the catalog of all items.
-    pub(super) fn catalog(&self, loaded: LoadedItems) -> Result<Catalog, AppError> {
-        let mut catalog = Catalog::new(loaded.tools)?
-            .with_resources(loaded.resources)?
-            .with_prompts(loaded.prompts)?;
+    pub(super) fn catalog(&self, loaded: &LoadedItems) -> Result<Catalog, AppError> {
+        let mut catalog = self.catalog_of_code()?;
         // Items with the same name in two toolsets, or in a toolset and a source, do not stop the start.
-        for (name, offered) in loaded.toolsets {
-            catalog = catalog.with_toolset(&name, offered);
+        for (name, offered) in &loaded.toolsets {
+            catalog = catalog.with_toolset(name, offered.clone());
         }
-        let mut catalog = catalog.with_skills(loaded.skills)?;
+        let skills = self.skills.iter().chain(&loaded.skills);
+        let mut catalog = catalog.with_skills(skills.cloned())?;
         let around = |offered: SourceItems| match &self.artifacts {
             Some(artifacts) => artifacts.around(offered),
             None => offered,
@@ -213,11 +212,11 @@ impl AppItems {
         if let Some(artifacts) = &self.artifacts {
             catalog = catalog.with_resources([artifacts.resource()])?;
         }
-        for source in loaded.sources {
-            catalog = catalog.with_offered(&source.name, around(source.offered));
+        for source in &loaded.sources {
+            catalog = catalog.with_offered(&source.name, around(source.offered.clone()));
         }
-        for (source, offered) in loaded.mounted {
-            catalog = catalog.with_offered(&source, offered);
+        for (source, offered) in &loaded.mounted {
+            catalog = catalog.with_offered(source, offered.clone());
         }
         if let Some(upstreams) = &self.upstreams {
             let offered = upstreams.offer(&catalog)?;

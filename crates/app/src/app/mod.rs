@@ -16,7 +16,6 @@ mod catalog_builder;
 mod configured;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 mod connect;
-#[cfg(feature = "cli")]
 mod dry_run;
 mod endpoints;
 mod error;
@@ -63,7 +62,7 @@ use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
 pub use error::{AppError, EndpointError, MainError, Result};
 pub use hooks::Hook;
-use items::{AppItems, Identity};
+use items::AppItems;
 use lifecycle::Lifecycle;
 #[cfg(feature = "cli")]
 pub use offering::Offering;
@@ -143,12 +142,8 @@ pub struct App {
     methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn AuthMethod>>,
-    /// True if the application has authentication methods of its own.
-    proved: bool,
-    store: Option<Arc<dyn State>>,
-    identity: Identity,
-    /// Applications served at endpoints of their own, by name.
-    beside: Vec<(String, App)>,
+    /// Items of applications that are served at endpoints of their own, by name.
+    beside: Vec<(String, AppItems)>,
     config: Option<Arc<Config>>,
     loaded: Option<Arc<Loaded>>,
     hooks: Vec<Hook>,
@@ -294,7 +289,7 @@ impl App {
     /// override them.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
-        self.identity.name = Some((name.into(), version.into()));
+        self.offers.identity.name = Some((name.into(), version.into()));
         self
     }
 
@@ -302,7 +297,7 @@ impl App {
     /// overrides them.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.identity.instructions = Some(text.into());
+        self.offers.identity.instructions = Some(text.into());
         self
     }
 
@@ -410,9 +405,9 @@ impl App {
     /// let app = App::new().endpoint("arithmetic", App::new().tool(add));
     /// ```
     #[must_use]
-    pub fn endpoint(mut self, name: impl Into<String>, mut other: Self) -> Self {
-        self.lifecycle.append(std::mem::take(&mut other.lifecycle));
-        self.beside.push((name.into(), other));
+    pub fn endpoint(mut self, name: impl Into<String>, other: Self) -> Self {
+        self.lifecycle.append(other.lifecycle);
+        self.beside.push((name.into(), other.offers));
         self
     }
 
@@ -426,7 +421,6 @@ impl App {
     #[must_use]
     pub fn auth_method(mut self, proof: impl AuthMethod) -> Self {
         self.proofs.push(Arc::new(proof));
-        self.proved = true;
         self
     }
 
@@ -437,7 +431,7 @@ impl App {
     /// Servers that share a store and `seal.keys` are replicas of one another.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn State>) -> Self {
-        self.store = Some(store);
+        self.offers.store = Some(store);
         self
     }
 

@@ -110,6 +110,7 @@ mod tests {
 
     use super::*;
     use crate::app::App;
+    use crate::config::Config;
 
     /// What a source does when it is asked.
     #[derive(Clone, Copy)]
@@ -163,5 +164,46 @@ mod tests {
         are(Reaction::Hangs);
         let late = items.load_mounted(&[]).await.expect("loaded");
         assert_eq!(marks(&late), ["offer"]);
+    }
+
+    /// A source whose items change.
+    #[derive(Clone)]
+    struct Changing(Arc<Mutex<&'static str>>);
+
+    impl Source for Changing {
+        fn name(&self) -> &str {
+            "changing"
+        }
+
+        fn offer(&self) -> BoxFuture<'_, SourceItems> {
+            let place = *self.0.lock().expect("not poisoned");
+            let mut offered = SourceItems::default();
+            let problem = RejectedItem::new("changing", place, "a mark");
+            offered.refused.push(problem);
+            Box::pin(async { offered })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_rejected_reload_keeps_the_items_of_an_endpoint() {
+        let source = Changing(Arc::new(Mutex::new("old")));
+        let mut config = Config::default();
+        config.http.port = 0;
+        let app = App::new().endpoint("other", App::new().source("", source.clone()));
+        let bound = app.config(config.clone()).bind().await.expect("bound");
+        let marks = || {
+            let (_, server) = bound.endpoints.first().expect("an endpoint");
+            let refused = server.refusals().into_iter();
+            refused.map(|item| item.place).collect::<Vec<_>>()
+        };
+        *source.0.lock().expect("not poisoned") = "new";
+        let config = Arc::new(config);
+        let prepare = async || bound.catalogs.prepare(Arc::clone(&config), false).await;
+        // Another part of the server rejects the settings.
+        drop(prepare().await.expect("prepared"));
+        bound.catalogs.rebuild();
+        assert_eq!(marks(), ["old"]);
+        prepare().await.expect("prepared")();
+        assert_eq!(marks(), ["new"]);
     }
 }

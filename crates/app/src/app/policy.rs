@@ -50,7 +50,7 @@ impl App {
             let keys = Arc::new(KeyRing::new(&config.seal)?);
             items.prepare(&config, &keys, &background)?;
             let loaded = items.load(&config, None).await?;
-            let catalog = items.catalog(loaded.clone())?;
+            let catalog = items.catalog(&loaded)?;
             let completeness = items.completeness(&loaded);
             report_rejected(&catalog, completeness, &items.origins)?;
             checked_policy(&config.policy, &catalog, completeness)?;

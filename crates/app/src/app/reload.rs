@@ -3,11 +3,13 @@
 mod start_check;
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -173,30 +175,31 @@ impl Reloader {
         (which, Box::pin(self.catalogs.refresh(which)))
     }
 
-    /// Reloads on another thread, because files and schemas take time and other tasks wait for this one. Returns `None` if that
-    /// ended unexpectedly.
+    /// Reloads on another thread, because files and schemas take time and other tasks wait for this one. Returns `None` if
+    /// the runtime ends.
     async fn reload_beside(mut self, rereads_all: bool) -> Option<Self> {
         let reloaded = net::spawn_blocking(move || {
             Handle::current().block_on(self.reload(rereads_all));
             self
         });
-        reloaded
-            .await
-            .inspect_err(|error| {
-                tracing::error!(%error, "reading the configuration again has failed; it will not be read any more");
-            })
-            .ok()
+        reloaded.await.ok()
     }
 
     async fn reload(&mut self, rereads_all: bool) {
-        let reloaded = self.try_reload(rereads_all).await;
-        self.has_failed.store(reloaded.is_err(), Ordering::Relaxed);
-        match reloaded {
-            Ok(()) => self.succeeded.add(1),
-            Err(error) => {
+        // Items of the application are built again, and their code can panic.
+        let reloaded = AssertUnwindSafe(self.try_reload(rereads_all));
+        let error = match reloaded.catch_unwind().await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(MainError::from(error).to_string()),
+            Err(panic) => Some(format!("it panicked: {}", net::panic_message(&*panic))),
+        };
+        self.has_failed.store(error.is_some(), Ordering::Relaxed);
+        match error {
+            None => self.succeeded.add(1),
+            Some(error) => {
                 self.failed.add(1);
                 tracing::error!(
-                    error = MainError::from(error).to_string(),
+                    error,
                     "the changed configuration cannot be used; the one from before stays in force"
                 );
             }
@@ -206,12 +209,13 @@ impl Reloader {
     /// With `rereads_all`, files and folders that settings name are opened again, even if no setting has changed.
     async fn try_reload(&mut self, rereads_all: bool) -> Result<(), AppError> {
         let loaded = self.current.read_again(&Probe::read_again())?;
-        self.catalogs.update_origins(&loaded);
+        let origins = &self.catalogs.items.origins;
+        origins.update(&loaded);
         let commits = match self.prepare(&loaded).await {
             Ok(commits) => commits,
             Err(error) => {
-                let error = self.catalogs.located(error, &loaded.config);
-                self.catalogs.update_origins(&self.current);
+                let error = error.located(origins, &loaded.config);
+                origins.update(&self.current);
                 self.rejected = Some(loaded);
                 return Err(error);
             }
@@ -228,14 +232,18 @@ impl Reloader {
         let changes = self.changes(&self.started, loaded);
         let restart = changes.iter().filter(|(_, of)| *of == Reload::Restart);
         let restart: Vec<_> = restart.map(|(name, _)| name.as_str()).collect();
-        check_start(&loaded.config, &restart, self.catalogs.apps())?;
+        let mut config = loaded.config.clone();
+        let items = &self.catalogs.items;
+        items.identity.apply(&mut config);
+        check_start(&config, &restart, items, self.catalogs.apps())?;
+        let config = Arc::new(config);
         // This takes longest, and the hooks read files that can change meanwhile.
         let waits_for_upstreams = restart.iter().any(|name| is_in(name, "upstreams"));
         let catalogs = self
             .catalogs
-            .prepare(&loaded.config, waits_for_upstreams)
+            .prepare(Arc::clone(&config), waits_for_upstreams)
             .await?;
-        let commits = self.hooks.iter().map(|hook| hook(&loaded.config));
+        let commits = self.hooks.iter().map(|hook| hook(&config));
         let mut commits = commits.collect::<Result<Vec<_>, _>>()?;
         commits.push(catalogs);
         Ok(commits)
@@ -349,5 +357,36 @@ impl Hangups {
             return;
         }
         std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::super::App;
+    use super::*;
+    use crate::config::Flags;
+
+    #[tokio::test]
+    async fn a_panic_fails_one_reload_and_not_the_next() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("longshore.json");
+        std::fs::write(&file, r#"{"http": {"port": 0}}"#).expect("written");
+        let flags = Flags {
+            config: Some(file),
+            ..Flags::default()
+        };
+        let loaded = Loaded::read(&flags, &Probe::default()).expect("valid");
+        let panicked = AtomicBool::new(false);
+        let hook: Hook = Box::new(move |_| {
+            assert!(panicked.swap(true, Ordering::Relaxed), "the first time");
+            Ok(Box::new(|| {}))
+        });
+        let app = App::new().loaded(loaded).on_reload(hook);
+        let bound = app.bind().await.expect("bound");
+        let mut reloader = bound.reloader.expect("it has a file");
+        for has_failed in [true, false] {
+            reloader.reload(false).await;
+            assert_eq!(reloader.has_failed.load(Ordering::Relaxed), has_failed);
+        }
     }
 }

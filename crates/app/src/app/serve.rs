@@ -265,7 +265,7 @@ impl BoundServer {
 /// Serves the changed items of upstream servers, and forwards their updates of resources.
 fn follow_upstreams(upstreams: &Upstreams, catalogs: &Arc<CatalogBuilder>) {
     let listed = Arc::new(Notify::new());
-    upstreams.relay_changes(catalogs.announcer(), Arc::clone(&listed));
+    upstreams.relay_changes(catalogs.items.announcer.clone(), Arc::clone(&listed));
     let catalogs = Arc::downgrade(catalogs);
     upstreams.maintain(move || {
         if let Some(catalogs) = catalogs.upgrade() {

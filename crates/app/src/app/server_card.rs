@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::AppError;
 use super::hooks::Hook;
-use super::items::{Identity, NamedApp};
+use super::items::NamedApp;
 use super::responses::empty;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
@@ -72,12 +72,11 @@ impl ServerCards {
 
     /// Returns the hook that applies a changed title and version of the server. `started` is the configuration at the start,
     /// whose other settings stay in force.
-    pub(super) fn hook(&self, started: &Arc<Config>, identity: Identity) -> Hook {
+    pub(super) fn hook(&self, started: &Arc<Config>) -> Hook {
         let (cards, started) = (self.clone(), Arc::clone(started));
         Box::new(move |config| {
             let mut shown = (*started).clone();
             shown.server = config.server.clone();
-            identity.apply(&mut shown);
             let documents = documents(&shown, &cards.apps)?;
             let cards = cards.clone();
             Ok(Box::new(move || {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{ConfigError, Conflict};
-use crate::net::{trust_ca, with_causes};
+use crate::net::{Client, ClientError, Guard, trust_ca, with_causes};
 
 /// Trusts the CA certificates in the file of the setting `ca_file`, if it is set. Must precede the first client.
 ///
@@ -11,13 +11,32 @@ use crate::net::{trust_ca, with_causes};
 ///
 /// The file cannot be read, or contains no certificate.
 pub fn trust_ca_file(path: Option<&Path>) -> Result<(), ConfigError> {
+    read(path, trust_ca)
+}
+
+/// Checks the file of the setting `ca_file`, if it is set, and trusts nothing.
+///
+/// # Errors
+///
+/// As for [`trust_ca_file`].
+pub(crate) fn check_ca_file(path: Option<&Path>) -> Result<(), ConfigError> {
+    read(path, |pem| {
+        let client = Client::builder(Guard::public()).roots(pem)?;
+        client.build().map(drop)
+    })
+}
+
+fn read(
+    path: Option<&Path>,
+    take: impl FnOnce(&[u8]) -> Result<(), ClientError>,
+) -> Result<(), ConfigError> {
     let Some(path) = path else {
         return Ok(());
     };
-    let trusted = std::fs::read(path)
+    let taken = std::fs::read(path)
         .map_err(|error| format!("it cannot be read: {error}"))
-        .and_then(|pem| trust_ca(&pem).map_err(|error| with_causes(&error)));
-    trusted.map_err(|problem| {
+        .and_then(|pem| take(&pem).map_err(|error| with_causes(&error)));
+    taken.map_err(|problem| {
         ConfigError::Conflicts(vec![Conflict {
             problem: format!("ca_file: {}: {problem}", path.display()),
             advice: "name a file with CA certificates in PEM form that this user can read, or remove the setting (LONGSHORE_CA_FILE)"

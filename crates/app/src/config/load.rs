@@ -1,6 +1,7 @@
 //! Loads a configuration from detectors, a file, the environment and flags. Errors carry their location.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,33 +58,37 @@ impl Loaded {
     }
 
     /// Returns the settings whose values differ in another configuration, and when a change takes effect. The name of a
-    /// setting in a list contains its index: `sources[0].http.auth.bearer`.
+    /// setting in a list contains its index: `sources[0].http.auth.bearer`. An entry of a map that only one of them has is named
+    /// as a whole: `upstreams.bank`.
     pub fn changes(&self, other: &Self) -> Vec<(String, Reload)> {
         let (before, after) = (self.values(), other.values());
         let settings: BTreeSet<&Vec<String>> = before.keys().chain(after.keys()).collect();
         let mut changes = Vec::new();
         for path in settings {
-            let of =
-                |all: &BTreeMap<Vec<String>, Value>| all.get(path).cloned().unwrap_or_default();
+            let (one, two) = match (before.get(path), after.get(path)) {
+                (Some(one), Some(two)) => (one, two),
+                (one, _) => {
+                    let lacking = if one.is_some() { &after } else { &before };
+                    let mut parts = (1..=path.len()).map(|length| &path[..length]);
+                    if let Some(entry) = parts.find(|part| !has_below(lacking, part)) {
+                        changes.push((entry.join("."), reload_of(entry)));
+                    }
+                    continue;
+                }
+            };
             let name = path.join(".");
-            let (one, two) = (of(&before), of(&after));
             let mut names = BTreeSet::new();
-            differences(&one, &two, &name, &mut names);
+            differences(one, two, &name, &mut names);
             // Serialized secrets are equal; the written values differ.
-            if hides(&one) || hides(&two) {
+            if hides(one) || hides(two) {
                 differences(&self.written(path), &other.written(path), &name, &mut names);
             }
             if NAMES_MAX < names.len() {
                 names = BTreeSet::from([name]);
             }
-            // Entries of a map have no setting of their own.
-            let nearest = (1..=path.len()).rev();
-            let setting = nearest
-                .map(|length| &path[..length])
-                .find_map(schema::setting);
-            let reload = setting.map(|setting| setting.reload).unwrap_or_default();
-            changes.extend(names.into_iter().map(|name| (name, reload)));
+            changes.extend(names.into_iter().map(|name| (name, reload_of(path))));
         }
+        changes.dedup();
         changes
     }
 
@@ -241,6 +246,20 @@ fn remove_default_toolsets(tree: &mut Node) {
 
 /// Maximum number of changed settings named within one; beyond it, the outer one is named.
 const NAMES_MAX: usize = 4;
+
+/// Returns true if there is a value at a path or below it.
+fn has_below(values: &BTreeMap<Vec<String>, Value>, path: &[String]) -> bool {
+    let from = (Bound::Included(path), Bound::Unbounded);
+    let next = values.range::<[String], _>(from).next();
+    next.is_some_and(|(found, _)| found.starts_with(path))
+}
+
+/// Returns when a change at a path takes effect. Entries of a map have no setting of their own.
+fn reload_of(path: &[String]) -> Reload {
+    let mut nearest = (1..=path.len()).rev().map(|length| &path[..length]);
+    let setting = nearest.find_map(schema::setting);
+    setting.map(|setting| setting.reload).unwrap_or_default()
+}
 
 /// Returns true if a serialized value contains a masked secret.
 fn hides(value: &Value) -> bool {

@@ -35,6 +35,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::environment::Conflict;
 #[cfg(feature = "egress")]
+pub(crate) use ca_file::check_ca_file;
+#[cfg(feature = "egress")]
 pub use ca_file::trust_ca_file;
 pub use diagnostic::Diagnostic;
 pub use error::ConfigError;

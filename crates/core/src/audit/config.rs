@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::writer::NamedFile;
 use crate::environment::Conflicts;
 use crate::telemetry::Redaction;
 
@@ -131,7 +132,7 @@ impl AuditConfig {
         self.required && self.file.is_none() && !self.stderr
     }
 
-    /// Checks the settings. No file is opened.
+    /// Checks the settings, and that a file which exists can be written to. No file is created.
     ///
     /// # Errors
     ///
@@ -142,6 +143,9 @@ impl AuditConfig {
         }
         if self.queue == 0 {
             return Err(AuditError::NoQueue);
+        }
+        if let Some(path) = self.file.as_deref().filter(|path| path.exists()) {
+            NamedFile::open(path)?;
         }
         self.redaction().map(drop)
     }

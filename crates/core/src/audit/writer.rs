@@ -193,13 +193,13 @@ impl SinkBuffer {
 }
 
 /// A file, reopened by name.
-struct NamedFile {
+pub(super) struct NamedFile {
     path: PathBuf,
     file: File,
 }
 
 impl NamedFile {
-    fn open(path: &Path) -> Result<Self, AuditError> {
+    pub(super) fn open(path: &Path) -> Result<Self, AuditError> {
         // Opening a pipe would block until it has a reader.
         let is_none = std::fs::metadata(path).is_ok_and(|it| it.is_dir() || is_pipe(&it));
         if is_none {

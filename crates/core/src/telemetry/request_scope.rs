@@ -194,7 +194,7 @@ pub struct RequestResult {
 
 impl fmt::Debug for RequestScope<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
+        f.debug_struct("RequestScope")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
@@ -395,7 +395,7 @@ pub struct DeferredScope {
 }
 
 impl DeferredScope {
-    /// Returns true if another watch has taken its place.
+    /// Returns true if another scope has replaced it.
     pub fn is_replaced(&self) -> bool {
         let replaced = self.replaced.as_ref();
         replaced.is_some_and(|replaced| replaced.load(Ordering::Acquire))

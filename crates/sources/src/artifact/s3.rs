@@ -442,6 +442,10 @@ fn of_file(path: &Path, problem: &str) -> String {
 
 fn read_keys(path: &Path, profile: &str) -> Result<Keys, String> {
     use std::io::Read as _;
+    // Opening a pipe would block until it has a writer.
+    if std::fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        return Err("it is not a regular file".to_owned());
+    }
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(CREDENTIALS_BYTES).read_to_string(&mut text))
@@ -557,6 +561,17 @@ mod tests {
         let probe = Probe::of::<&str, &str>([]);
         let (_, problem) = S3::new(&config(r#"{"bucket": "b"}"#), 1, &probe).expect_err("no key");
         assert!(problem.contains("AWS_ACCESS_KEY_ID"), "{problem}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_no_credentials_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo runs").success());
+        let problem = read_keys(&path, "default").expect_err("it has no writer");
+        assert_eq!(problem, "it is not a regular file");
     }
 
     #[test]

@@ -9,14 +9,13 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
 use super::MemoryConfig;
 use super::graph::{Bounds, Graph, GraphError};
 use super::lines::{self, BadLine};
 use crate::auth::{Principal, PrincipalKind};
-use crate::seal::{KeyError, KeyRing, Purpose, SealConfig};
+use crate::seal::{KeyError, KeyRing, Purpose, SealConfig, sha256};
 use crate::source::builtin::{Stop, ToolsetError};
 
 /// Store of all graphs.
@@ -165,11 +164,8 @@ impl Store {
         if !self.per_principal || !is_known {
             return self.shared();
         }
-        let hash = digest(
-            &SHA256,
-            format!("longshore memory\0{}", principal.id()).as_bytes(),
-        );
-        let owner = HEXLOWER.encode(&hash.as_ref()[..16]);
+        let hash = sha256(format!("longshore memory\0{}", principal.id()));
+        let owner = HEXLOWER.encode(&hash[..16]);
         let (stem, extension) = self.name();
         let file = self
             .file

@@ -9,11 +9,11 @@ use super::super::server_card::ServerCards;
 use super::super::supervisor::Supervisor;
 use super::super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::Assembled;
+use super::listeners::load_tls;
 use crate::config::{Config, is_public};
 use crate::harness::Harness;
 use crate::seal::KeyRing;
 use crate::telemetry::Telemetry;
-use crate::transport::http::Tls;
 
 impl App {
     /// Does everything that serving would, except for binding the addresses. With `offline`, upstream servers are not contacted,
@@ -52,11 +52,11 @@ impl App {
         offline: bool,
     ) -> Result<Checked, AppError> {
         let auth = self.authentication(&config)?;
-        warn_of_nobody(&config, &auth, self.proved);
+        warn_of_nobody(&config, &auth, self.has_own_methods());
         warn_of_open_secrets(&config);
-        Tls::load(&config.http.tls)?;
+        load_tls(&config)?;
         if is_public(&config) {
-            let proved = self.proved || config.auth.proves_anything();
+            let proved = self.authenticates(&config);
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
         }
         let mut left_out = Vec::new();

@@ -6,7 +6,7 @@ use super::super::error::AppError;
 use super::super::warnings::warn_in_public;
 use crate::config::{Config, Transport, is_exposed, validate_bound};
 use crate::environment::Probe;
-use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls};
+use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls, TlsError};
 
 /// Binds the listener of the transport, if it has one, and that of the admin port.
 pub(super) fn bind_listeners(
@@ -15,7 +15,7 @@ pub(super) fn bind_listeners(
     let http = &config.http;
     let listener = match config.transport {
         Transport::Stdio => None,
-        Transport::Http => Some(bind_http(http)?),
+        Transport::Http => Some(bind_http(http, load_tls(config)?)?),
     };
     let admin = AdminListener::bind(http).map_err(|source| {
         let address = http.admin.address(http.host);
@@ -46,8 +46,15 @@ pub(super) fn check_listener(
     Ok(http)
 }
 
-fn bind_http(http: &HttpConfig) -> Result<Listener, AppError> {
-    let tls = Tls::load(&http.tls)?;
+/// Loads the certificate of the server. Over standard input and output it has none.
+pub(in super::super) fn load_tls(config: &Config) -> Result<Option<Tls>, TlsError> {
+    match config.transport {
+        Transport::Stdio => Ok(None),
+        Transport::Http => Tls::load(&config.http.tls),
+    }
+}
+
+fn bind_http(http: &HttpConfig, tls: Option<Tls>) -> Result<Listener, AppError> {
     Listener::bind(http, tls).map_err(|source| match http.unix_socket.clone() {
         Some(path) => AppError::BindFile { path, source },
         None => {

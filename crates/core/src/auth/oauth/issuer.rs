@@ -65,6 +65,8 @@ pub(super) struct IssuerState {
     attempts: watch::Sender<u64>,
     /// Time of the last fetch caused by an unknown key, in milliseconds since `began`; 0 if never.
     unknown_at: AtomicU64,
+    /// Number of fetch attempts before that fetch.
+    attempts_before_unknown: AtomicU64,
     began: Instant,
     /// True if the last fetch failed, so that the issuer may have newer keys.
     is_outdated: AtomicBool,
@@ -129,6 +131,7 @@ impl Default for IssuerState {
             wanted: Notify::new(),
             attempts: watch::Sender::new(0),
             unknown_at: AtomicU64::new(0),
+            attempts_before_unknown: AtomicU64::new(0),
             began: Instant::now(),
             is_outdated: AtomicBool::new(false),
             changes: Epoch::default(),
@@ -179,7 +182,8 @@ impl Issuer {
         (held.edition == edition).then_some(left.as_secs())
     }
 
-    /// Requests a fetch because of an unknown key. Returns `None` if the last one is too recent.
+    /// Requests a fetch because of an unknown key, or joins the one that was requested. Returns `None` if the last one is too
+    /// recent.
     pub(super) fn ask_for_unknown(&self) -> Option<watch::Receiver<u64>> {
         if self.is_local {
             return None;
@@ -189,16 +193,21 @@ impl Issuer {
         let every = u64::try_from(UNKNOWN_EVERY.as_millis()).unwrap_or(u64::MAX);
         let last = self.state.unknown_at.load(Ordering::Acquire);
         if last != 0 && now < last.saturating_add(every) {
-            return None;
+            // Valid tokens with a new key arrive together. They wait for the fetch that the first one has requested.
+            let before = self.state.attempts_before_unknown.load(Ordering::Acquire);
+            let is_under_way = *waiting.borrow() == before;
+            return is_under_way.then_some(waiting);
         }
+        let attempts = *waiting.borrow();
         let swapped =
             self.state
                 .unknown_at
                 .compare_exchange(last, now, Ordering::AcqRel, Ordering::Acquire);
         if swapped.is_ok() {
+            let before = &self.state.attempts_before_unknown;
+            before.store(attempts, Ordering::Release);
             self.state.wanted.notify_one();
         }
-        // Later requests wait for the same fetch.
         Some(waiting)
     }
 
@@ -365,6 +374,12 @@ impl Issuer {
         };
         let text = text.to_owned().into();
         self.state.store(keys, text, LIFE_DEFAULT, edition);
+    }
+
+    /// Ends a fetch without keys.
+    #[cfg(test)]
+    pub(super) fn end_fetch(&self) {
+        self.state.attempts.send_modify(|attempts| *attempts += 1);
     }
 
     /// Returns the number of fetches.

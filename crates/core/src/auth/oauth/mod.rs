@@ -340,7 +340,7 @@ impl Tokens {
         let _ = self.0.dpop.set(verifier);
     }
 
-    /// Installs keys for the first issuer, for benchmarks.
+    /// Installs keys for the first issuer: this server's own authorization server, or that of a benchmark.
     pub fn hold(&self, keys: &str) {
         if let Some(issuer) = self.0.issuers.first() {
             issuer.hold(keys);

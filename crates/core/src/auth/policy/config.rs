@@ -152,3 +152,16 @@ pub enum PolicyError {
         scope: String,
     },
 }
+
+impl PolicyError {
+    /// Returns the name of the setting, such as `policy.rules[0].tools`.
+    pub fn setting(&self) -> &str {
+        match self {
+            Self::Pattern { setting, .. }
+            | Self::Nothing { setting, .. }
+            | Self::Template { setting, .. }
+            | Self::Access { setting, .. }
+            | Self::Scope { setting, .. } => setting,
+        }
+    }
+}

@@ -86,6 +86,24 @@ fn a_secret_that_changes_is_named_however_deep_it_is_and_what_is_said_otherwise_
 }
 
 #[test]
+fn an_entry_that_comes_or_goes_is_named_as_a_whole() {
+    let probe = Probe::of([("HOME", "/")]);
+    let read = |text: &str| {
+        let (folder, flags) = file("a.yaml", text);
+        let loaded = Loaded::read(&flags, &probe).expect("valid");
+        drop(folder);
+        loaded
+    };
+    let none = read("toolsets: [time]");
+    let one = read("upstreams: {a: {command: a}}\ntoolsets: [time]");
+    let two = read("upstreams: {a: {command: a}, b: {command: b}}\ntoolsets: [time]");
+    let expected = |name: &str| [(name.to_owned(), Reload::Restart)];
+    assert_eq!(none.changes(&one), expected("upstreams.a"));
+    assert_eq!(one.changes(&none), expected("upstreams.a"));
+    assert_eq!(one.changes(&two), expected("upstreams.b"));
+}
+
+#[test]
 fn the_last_key_may_be_taken_away_from_a_server_that_runs() {
     let key = "auth: {api_keys: ['me=a-key-that-is-long-enough-to-be-one']}\n";
     let public = "http: {host: 0.0.0.0}\n";

@@ -44,12 +44,13 @@ fn no_hostile_token_gets_in_and_no_good_one_is_refused() {
     times(&mut cases, &ec);
     parties(&mut cases, &ec);
     assert!(170 <= cases.0.len(), "{}", cases.0.len());
-    // The first key that is not known is asked for; the others are then refused at once.
+    // The first key that is not known is asked for; after that, the others are refused at once.
     let first = stranger.token_of(
         header_with(&stranger, "kid", "first".into()),
         claims().to_string(),
     );
     assert!(matches!(judged(&tokens, &first), AuthOutcome::Later(_)));
+    issuer.end_fetch();
     let mut wrong = Vec::new();
     for (name, token, refusal) in &cases.0 {
         let found = fault(judged(&tokens, token));
