@@ -338,10 +338,8 @@ fn tasks_are_bounded_and_make_room_when_they_end() {
     let task = begin(&server, "endless", json!({}));
     let refused = call("compute", json!({"label": "x"})).send(&server);
     refused.error(200, 429, "1");
-    let mut admin = server.connect_to_admin();
-    let metrics = admin.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let hit = "longshore_limit_hits_total{limit=\"server.tasks.per_principal\"} 1\n";
-    assert!(metrics.receive().body.contains(hit));
+    let metrics = server.admin_page("/metrics");
+    assert_eq!(metrics.limit_hits("server.tasks.per_principal"), 1);
     assert_eq!(
         refused.json()["error"]["data"]["setting"],
         "server.tasks.per_principal"

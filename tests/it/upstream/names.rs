@@ -163,7 +163,7 @@ fn sub_08_who_listens_to_one_that_was_renamed_is_told_by_the_name_it_has_here() 
         .request("resources/subscribe", &json!({"uri": RENAMED}))
         .result();
     let mut stream = open(&server, &session);
-    becomes(|| subscriptions(&two) == "1");
+    becomes(|| subscriptions(&two) == 1.0);
     for upstream in [&one, &two] {
         let session = upstream.session("2025-11-25");
         session.call("touch_watched_resource", &json!({})).result();
