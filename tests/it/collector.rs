@@ -1,7 +1,6 @@
 //! Export to a collector: spans, metrics and log records, compared with the semantic conventions.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -512,46 +511,27 @@ fn spans_are_sent_again_to_a_collector_that_is_not_available_for_some_seconds() 
 /// Resource attributes of each signal, for a program that detects Cloud Run; with optional compression.
 #[cfg(all(feature = "cli", unix))]
 fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
-    use std::io::{BufRead as _, BufReader};
-    use std::process::{Command, Stdio};
+    use crate::support::{Served, longshore};
 
     let collector = Collector::start(protocol);
     let endpoint = format!("http://{}", collector.address);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(["run", "--host", "127.0.0.1", "--port", "0"])
-        .env_clear()
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", word)
-        .env("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
-        .env("OTEL_RESOURCE_ATTRIBUTES", "team=tests")
-        .env("K_SERVICE", "weather")
-        .env("K_REVISION", "weather-00001")
-        .env("K_CONFIGURATION", "weather")
-        .env("LONGSHORE_LOG", "info")
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut child = crate::support::KillOnDrop(child);
-    let mut line = String::new();
-    let address: SocketAddr = loop {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).expect("text"), 0, "it ended");
-        if let Some((_, rest)) = line.split_once("http://127.0.0.1:")
-            && line.contains("serving")
-        {
-            let port = rest.split('/').next().unwrap_or_default();
-            break format!("127.0.0.1:{port}").parse().expect("an address");
-        }
-    };
-    let stream = std::net::TcpStream::connect(address).expect("it listens");
-    let call = Stateless::call("echo", json!({"message": "x"})).text();
-    let answer = crate::support::Connection::new(stream).send(call).receive();
-    assert_eq!(answer.status, 200);
-    let id = child.id().to_string();
-    child.signal("TERM");
-    assert_eq!(child.exit_code(), Some(0));
+    let arguments = ["run", "--host", "127.0.0.1", "--port", "0"];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &*endpoint),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", word),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", compression),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=tests"),
+        ("K_SERVICE", "weather"),
+        ("K_REVISION", "weather-00001"),
+        ("K_CONFIGURATION", "weather"),
+        ("LONGSHORE_LOG", "info"),
+    ];
+    let mut program = Served::start(longshore(&arguments, &variables));
+    let call = Stateless::call("echo", json!({"message": "x"}));
+    call.send_on(&mut program.connect()).result();
+    let id = program.process.id().to_string();
+    program.process.signal("TERM");
+    assert_eq!(program.process.exit_code(), Some(0));
     let received = collector.take();
     let signals: Vec<_> = received.by_signal.keys().copied().collect();
     assert_eq!(signals, ["logs", "metrics", "traces"]);

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::support::{Asked, Serve, Site, Told, assert_contains};
+use crate::support::{Asked, Serve, Site, Told, assert_contains, longshore};
 
 #[cfg(feature = "redis")]
 mod shared;
@@ -54,12 +54,9 @@ impl World {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+        let mut command = longshore(arguments, &[]);
         command
-            .args(arguments)
-            .env_clear()
             .env("LONGSHORE_TOKENS", self.folder.path().join("tokens"))
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::support::{Response, Running, Serve, Site, Stateless, Told, longshore};
+use crate::support::{Response, Running, Serve, Site, Stateless, Told, longshore, said};
 
 const PUBLIC: &str = "https://mcp.example.com";
 
@@ -520,8 +520,8 @@ fn a_logout_on_the_command_line_is_revoked_with_the_secret_of_the_client() {
     std::fs::write(&file, config.to_string()).expect("written");
     let file = file.to_str().expect("a path");
     let arguments = ["logout", "files", "--user", "key:ci", "--config", file];
-    let output = longshore(&arguments, &[]).output().expect("runs");
-    assert!(output.status.success(), "{output:?}");
+    let (code, text) = said(&mut longshore(&arguments, &[]));
+    assert_eq!(code, Some(0), "{text}");
     let revoked = api.asked("/revoke").pop().expect("a revocation");
     assert_eq!(revoked.field("token").as_deref(), Some("refresh-alices"));
     assert!(revoked.headers["authorization"].starts_with("Basic "));

@@ -18,7 +18,7 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Strea
 use serde_json::{Value, json};
 
 use crate::auth::{CI, bearer, with_keys};
-use crate::support::{Running, Serve, Site, Stateless, Told};
+use crate::support::{self, Running, Serve, Site, Stateless, Told, longshore};
 
 /// Returns the message it was given.
 #[tool]
@@ -413,20 +413,13 @@ async fn our_own_client_shows_a_certificate_if_it_has_one() {
 fn the_health_check_asks_by_tls_where_that_is_what_is_served() {
     for asks_clients in [false, true] {
         let server = server(asks_clients);
-        let checked = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args([
-                "healthcheck",
-                "--port",
-                &server.address().port().to_string(),
-            ])
-            .env_clear()
+        let port = server.address().port().to_string();
+        let mut command = longshore(&["healthcheck", "--port", &port], &[]);
+        command
             .env("LONGSHORE_HTTP__TLS__CERTIFICATE", file("server.crt"))
-            .env("LONGSHORE_HTTP__TLS__KEY", file("server.key"))
-            .output()
-            .expect("it runs");
-        let said = [checked.stdout, checked.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert_eq!(checked.status.success(), !asks_clients, "{said}");
+            .env("LONGSHORE_HTTP__TLS__KEY", file("server.key"));
+        let (code, said) = support::said(&mut command);
+        assert_eq!(code, Some(i32::from(asks_clients)), "{said}");
         let expected = match asks_clients {
             false => "\"ready\":true",
             true => "http.admin.port",

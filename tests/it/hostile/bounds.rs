@@ -2,44 +2,26 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use longshore::{CallContext, Config, Definition, LogLevel, tool_fn};
 use serde_json::{Map, Value, json};
 
 use super::http2::frame;
 use super::{Case, Lifecycle, META, Sessions, bytes, run_on, say, stateless};
-use crate::support::{Running, Serve, Stateless};
+use crate::support::{Running, Serve, Stateless, becomes, longshore, said};
 
 fn narrow(change: impl FnOnce(&mut Config)) -> Running {
     Serve::new().tool(say).admin().configured(change).start()
 }
 
-/// Returns how often a limit was hit, by the server's metric.
-fn hits(server: &Running, limit: &str) -> u64 {
-    let mut admin = server.connect_to_admin();
-    let page = admin
-        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .receive();
-    let line = format!("longshore_limit_hits_total{{limit=\"{limit}\"}} ");
-    let found = page.body.lines().find_map(|l| l.strip_prefix(&line));
-    let found = found.unwrap_or_else(|| panic!("no {line}"));
-    found.parse::<f64>().expect("a number") as u64
-}
-
 /// Asserts how often a limit was hit. The metric may lag slightly behind a closed connection.
 #[track_caller]
 fn counted(server: &Running, limit: &str, times: u64) {
-    let begun = Instant::now();
-    loop {
-        let found = hits(server, limit);
-        if found == times {
-            return;
-        }
-        let late = Duration::from_secs(10) < begun.elapsed();
-        assert!(!late && found < times, "{limit}: {found}, not {times}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    becomes(|| {
+        let found = server.admin_page("/metrics").limit_hits(limit);
+        assert!(found <= times, "{limit}: {found}, not {times}");
+        found == times
+    });
 }
 
 fn nested(levels: usize) -> String {
@@ -320,13 +302,9 @@ fn checked(settings: &Value) -> String {
     let path = folder.path().join("longshore.json");
     let mut file = std::fs::File::create(&path).expect("a file");
     write!(file, "{settings}").expect("written");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(["config", "check", "--config"])
-        .arg(&path)
-        .output()
-        .expect("runs");
-    assert!(!output.status.success(), "{settings} is taken");
-    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+    let (code, text) = said(longshore(&["config", "check", "--config"], &[]).arg(&path));
+    assert_eq!(code, Some(1), "{settings} is taken");
+    text
 }
 
 #[test]
@@ -422,11 +400,7 @@ fn http_2_clients_that_take_back_too_much_in_a_second_are_told_to_calm_down_and_
 #[test]
 fn names_that_strangers_make_up_are_no_labels() {
     let server = narrow(|_| {});
-    let page = || {
-        let mut admin = server.connect_to_admin();
-        let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        admin.send(request).receive().body
-    };
+    let page = || server.admin_page("/metrics").body;
     let asked = |round: usize| {
         let made_up = format!("canary{round}");
         let list = format!(

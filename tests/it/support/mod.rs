@@ -24,7 +24,7 @@ pub(crate) use gate::{End, Gate};
 pub(crate) use harness::Checked;
 pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use port::free_port;
-pub(crate) use program::{KillOnDrop, Served, longshore};
+pub(crate) use program::{KillOnDrop, Served, longshore, run, said};
 pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
 pub(crate) use redis::RedisServer;
