@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use longshore::source::TokenStore;
 use serde_json::{Value, json};
 
-use super::World;
+use super::world::{World, has_tool};
 use crate::support::{
     RedisServer, Running, Serve, Served, Stateless, assert_contains, longshore, until,
 };
@@ -91,7 +91,7 @@ fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody
     }
     // A command shares the stored token as well.
     let listed = world.run(&["list", "up", "--config", &file]);
-    assert!(super::has_tool(&listed), "{listed:?}");
+    assert!(has_tool(&listed), "{listed:?}");
 
     let logins = world.run(&["logins", "--config", &file]);
     let logins = String::from_utf8(logins.stdout).expect("UTF-8");
