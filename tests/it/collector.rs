@@ -261,32 +261,24 @@ fn check_resources(received: &Received) {
     }
 }
 
-#[test]
-fn spans_and_metrics_over_http_are_what_the_conventions_say() {
-    let received = observe(ExportProtocol::Http);
+#[track_caller]
+fn check_all(protocol: ExportProtocol, content_type: &str) {
+    let received = observe(protocol);
     check_spans(&received);
     check_metrics(&received);
     check_resources(&received);
-    assert!(
-        received
-            .headers
-            .iter()
-            .all(|h| h["content-type"] == "application/x-protobuf")
-    );
+    let mut headers = received.headers.iter();
+    assert!(headers.all(|h| h["content-type"] == content_type));
+}
+
+#[test]
+fn spans_and_metrics_over_http_are_what_the_conventions_say() {
+    check_all(ExportProtocol::Http, "application/x-protobuf");
 }
 
 #[test]
 fn spans_and_metrics_over_grpc_are_the_same() {
-    let received = observe(ExportProtocol::Grpc);
-    check_spans(&received);
-    check_metrics(&received);
-    check_resources(&received);
-    assert!(
-        received
-            .headers
-            .iter()
-            .all(|h| h["content-type"] == "application/grpc")
-    );
+    check_all(ExportProtocol::Grpc, "application/grpc");
 }
 
 #[test]
