@@ -1,18 +1,11 @@
 //! Connections to servers with certificates of a private CA. The program runs by itself: trust lasts as long as the process.
 
-use crate::support::{Running, Serve, longshore, said};
-
-fn file(name: &str) -> String {
-    format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"))
-}
+use crate::support::{Running, Serve, longshore, said, tls_file};
 
 fn server_with_tls() -> Running {
     Serve::new()
-        .configured(|c| {
-            c.toolsets.push("time".to_owned());
-            c.http.tls.certificate = Some(file("server.crt").into());
-            c.http.tls.key = Some(file("server.key").into());
-        })
+        .tls()
+        .configured(|c| c.toolsets.push("time".to_owned()))
         .start()
 }
 
@@ -23,7 +16,7 @@ const UNKNOWN: &str =
 fn upstreams_of_a_private_ca_are_reached_with_ca_file() {
     let server = server_with_tls();
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::copy(file("ca.crt"), folder.path().join("ca.pem")).expect("copied");
+    std::fs::copy(tls_file("ca.crt"), folder.path().join("ca.pem")).expect("copied");
     let path = folder.path().join("longshore.yaml");
     let path = path.to_str().expect("UTF-8");
     let upstream = format!(
@@ -61,7 +54,10 @@ fn client_commands_use_the_variable() {
     assert!(text.contains(UNKNOWN), "{text}");
     let (code, text) = said(&mut longshore(
         &["list", &url],
-        &[("LONGSHORE_CA_FILE", &file("ca.crt"))],
+        &[(
+            "LONGSHORE_CA_FILE",
+            &tls_file("ca.crt").display().to_string(),
+        )],
     ));
     assert_eq!(code, Some(0), "{text}");
     let (code, text) = said(&mut longshore(

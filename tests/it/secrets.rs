@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::support::{Served, Stateless, longshore, said};
+use crate::support::{Served, Stateless, longshore, said, tls_file};
 
 /// All canaries, by where they were planted.
 const PLANTED: [&str; 26] = [
@@ -479,8 +479,7 @@ fn sec_12_debug_output_of_a_configuration_shows_no_secret() {
 #[test]
 fn sec_12_the_key_of_tls_is_not_shown() {
     let folder = tempfile::tempdir().expect("a folder");
-    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls");
-    let key = fs::read_to_string(format!("{here}/server.key")).expect("a key");
+    let key = fs::read_to_string(tls_file("server.key")).expect("a key");
     // Beside the key, and inside of what claims to be one.
     for (text, good) in [
         (format!("{}\n{key}", canary("tls-key")), true),
@@ -497,10 +496,7 @@ fn sec_12_the_key_of_tls_is_not_shown() {
         close(&path);
         let variables = [("LONGSHORE_LOG__LEVEL", "trace"), ("LONGSHORE_PORT", "0")];
         let mut process = longshore(&["run"], &variables)
-            .env(
-                "LONGSHORE_HTTP__TLS__CERTIFICATE",
-                format!("{here}/server.crt"),
-            )
+            .env("LONGSHORE_HTTP__TLS__CERTIFICATE", tls_file("server.crt"))
             .env("LONGSHORE_HTTP__TLS__KEY", &path)
             .stderr(Stdio::piped())
             .spawn()

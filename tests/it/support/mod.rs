@@ -30,7 +30,7 @@ pub(crate) use proxy::RoundRobin;
 pub(crate) use redis::RedisServer;
 pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
-pub(crate) use server::{Running, Serve, bind};
+pub(crate) use server::{Running, Serve, bind, tls_file};
 pub(crate) use site::{Asked, Site, Told};
 pub(crate) use state::{Asked as AskedState, Fronted, StandIn};
 pub(crate) use wait::{becomes, becomes_so, until};

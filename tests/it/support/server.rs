@@ -1,6 +1,7 @@
 //! A server in a thread of its own, on a port of its own.
 
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -87,6 +88,14 @@ impl Serve {
         self.configured(|c| c.server.page_size = tools)
     }
 
+    /// With TLS. The certificate is for `localhost` and `127.0.0.1`, and that of the CA is `ca.crt`.
+    pub(crate) fn tls(self) -> Self {
+        self.configured(|c| {
+            c.http.tls.certificate = Some(tls_file("server.crt"));
+            c.http.tls.key = Some(tls_file("server.key"));
+        })
+    }
+
     /// With a port for operators.
     pub(crate) fn admin(self) -> Self {
         self.configured(|c| c.http.admin.port = Some(0))
@@ -124,6 +133,11 @@ impl Serve {
             thread: Some(thread),
         }
     }
+}
+
+/// A file of `tests/it/tls`.
+pub(crate) fn tls_file(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls")).join(name)
 }
 
 /// Binds an application that is expected not to start, without serving it.
