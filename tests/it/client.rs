@@ -136,10 +136,7 @@ async fn it_lists_and_calls_a_program() {
 
 #[tokio::test]
 async fn lists_are_read_page_by_page() {
-    let server = Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .page_size(3)
-        .start();
+    let server = Serve::new().toolset("everything").page_size(3).start();
     let client = Client::connect(over_http(&server), quick())
         .await
         .expect("a connection");

@@ -3,10 +3,7 @@
 use crate::support::{Running, Serve, longshore, said, tls_file};
 
 fn server_with_tls() -> Running {
-    Serve::new()
-        .tls()
-        .configured(|c| c.toolsets.push("time".to_owned()))
-        .start()
+    Serve::new().tls().toolset("time").start()
 }
 
 const UNKNOWN: &str =

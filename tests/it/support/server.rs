@@ -44,17 +44,17 @@ impl Serve {
 
     /// The built-in demo toolset, at once.
     pub(crate) fn demo() -> Running {
-        Self::new()
-            .configured(|c| c.toolsets.push("demo".to_owned()))
-            .start()
+        Self::new().toolset("demo").start()
     }
 
     /// The built-in demo toolset with other settings, at once.
     pub(crate) fn demo_with(change: impl FnOnce(&mut Config)) -> Running {
-        Self::new()
-            .configured(|c| c.toolsets.push("demo".to_owned()))
-            .configured(change)
-            .start()
+        Self::new().toolset("demo").configured(change).start()
+    }
+
+    /// With a built-in toolset.
+    pub(crate) fn toolset(self, name: &str) -> Self {
+        self.configured(|c| c.toolsets.push(name.to_owned()))
     }
 
     pub(crate) fn tool(mut self, tool: impl IntoTool) -> Self {

@@ -33,10 +33,7 @@ fn updated(event: Option<Value>) -> String {
 
 #[test]
 fn sub_08_many_who_listen_are_one_subscription_that_ends_with_the_last() {
-    let upstream = Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .admin()
-        .start();
+    let upstream = Serve::new().toolset("everything").admin().start();
     let server = behind([("up", http(&upstream))]).start();
     let sessions = [(); 2].map(|()| server.session("2025-11-25"));
     let mut streams = Vec::new();
