@@ -324,18 +324,24 @@ fn sub_03_streams_have_their_number_of_resources_and_it_is_counted() {
 
 /// Returns the GOAWAY code for a client that opens and resets this many HTTP/2 streams, or nothing.
 fn told_for_resets(server: &Running, resets: u32) -> Option<u32> {
-    const SETTINGS: u8 = 4;
     const HEADERS: u8 = 1;
     const RESET: u8 = 3;
-    const GOAWAY: u8 = 7;
     // GET, http, / and the authority, in the form that everybody begins with.
     let head = b"\x82\x86\x84\x41\x09localhost";
+    let frames = (0..resets).flat_map(|n| {
+        let reset = frame(RESET, 0, 2 * n + 1, &8_u32.to_be_bytes());
+        [frame(HEADERS, 5, 2 * n + 1, head), reset].concat()
+    });
+    told_for(server, frames)
+}
+
+/// Returns the GOAWAY code for a client that sends these frames of HTTP/2, or nothing.
+fn told_for(server: &Running, frames: impl IntoIterator<Item = u8>) -> Option<u32> {
+    const SETTINGS: u8 = 4;
+    const GOAWAY: u8 = 7;
     let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     sent.extend(frame(SETTINGS, 0, 0, b""));
-    for n in 0..resets {
-        sent.extend(frame(HEADERS, 5, 2 * n + 1, head));
-        sent.extend(frame(RESET, 0, 2 * n + 1, &8_u32.to_be_bytes()));
-    }
+    sent.extend(frames);
     // PING, whose answer comes behind everything before it.
     sent.extend(frame(6, 0, 0, b"12345678"));
     let mut wire = super::Wire::open(server);
@@ -379,6 +385,18 @@ fn http_2_clients_that_take_all_back_are_told_to_calm_down_and_counted() {
         let told = told_for_resets(&server, resets);
         assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
         counted(&server, "http.limits.http2_resets", u64::from(ends));
+    }
+}
+
+#[test]
+fn http_2_clients_that_send_too_many_frames_of_no_request_are_told_to_calm_down_and_counted() {
+    const PRIORITY: u8 = 2;
+    let limit = "http.limits.http2_control_frames_per_second";
+    for (frames, ends) in [(50, false), (1000, true)] {
+        let server = narrow(|c| c.http.limits.http2_control_frames_per_second = 100);
+        let told = told_for(&server, frame(PRIORITY, 0, 1, &[0; 5]).repeat(frames));
+        assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{frames}");
+        counted(&server, limit, u64::from(ends));
     }
 }
 
