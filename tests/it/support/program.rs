@@ -82,11 +82,11 @@ impl DerefMut for KillOnDrop {
 /// The program while it serves over HTTP.
 pub(crate) struct Served {
     pub(crate) process: KillOnDrop,
-    /// Where it serves; unspecified until it does.
+    /// Address; unspecified until it serves.
     pub(crate) address: SocketAddr,
-    /// What it printed until it served.
+    /// Output until it served.
     pub(crate) greeting: String,
-    /// What it prints after that. Nobody reads it unless a test does.
+    /// Output after that, which stays unread unless a test reads it.
     output: BufReader<PipeReader>,
 }
 
