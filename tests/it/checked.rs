@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 
-use crate::support::{assert_contains, longshore};
+use crate::support::{assert_contains, longshore, said};
 
 /// Runs the program on a configuration in a temporary folder, from another working directory.
 fn checked(text: &str, arguments: &[&str]) -> (Option<i32>, String) {
@@ -19,13 +18,7 @@ fn in_folder(folder: &Path, text: &str, arguments: &[&str]) -> (Option<i32>, Str
     let file = file.to_str().expect("UTF-8");
     let arguments = [&["config", "check", "--config", file], arguments].concat();
     let variables = [("PATH", "/usr/bin:/bin"), ("LONGSHORE_LOG__FORMAT", "text")];
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = longshore(&arguments, &variables).output().expect("started");
-    let said = String::from_utf8([stdout, stderr].concat()).expect("UTF-8");
-    (status.code(), said)
+    said(&mut longshore(&arguments, &variables))
 }
 
 fn document() -> &'static str {

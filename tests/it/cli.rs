@@ -1,25 +1,16 @@
 //! The program, as an operator meets it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{KillOnDrop, assert_contains, free_port, longshore};
+use crate::support::{KillOnDrop, Served, assert_contains, free_port, longshore, run, said};
 
 /// Returns the error of a failed start, with the exit code.
 fn complaint(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
-    let Output {
-        status,
-        stderr,
-        stdout,
-    } = longshore(arguments, variables).output().expect("started");
-    assert!(stdout.is_empty());
-    (
-        status.code(),
-        String::from_utf8(stderr)
-            .expect("UTF-8")
-            .replace("\\\"", "\""),
-    )
+    let (code, stdout, stderr) = run(&mut longshore(arguments, variables));
+    assert_eq!(stdout, "");
+    (code, stderr.replace("\\\"", "\""))
 }
 
 #[test]
@@ -205,9 +196,8 @@ fn arguments_at_standard_input_that_are_not_text_are_told() {
     std::fs::write(&path, b"{\xff}").expect("written");
     let mut command = longshore(&["call", "127.0.0.1:1", "echo", "-"], &[]);
     command.stdin(std::fs::File::open(&path).expect("opened"));
-    let Output { status, stderr, .. } = command.output().expect("started");
-    let text = String::from_utf8_lossy(&stderr);
-    assert_eq!(status.code(), Some(2), "{text}");
+    let (code, text) = said(&mut command);
+    assert_eq!(code, Some(2), "{text}");
     assert_contains(&text, &["standard input cannot be read", "UTF-8"]);
 }
 
@@ -218,27 +208,17 @@ fn a_variable_that_is_not_text_is_not_passed_over() {
     for name in ["LONGSHORE_CONFIG", "LONGSHORE_AUTH__API_KEYS", "PORT"] {
         let mut command = longshore(&["config", "check"], &[]);
         command.env(name, std::ffi::OsStr::from_bytes(b"ci=\xff"));
-        let Output { status, stderr, .. } = command.output().expect("started");
-        let text = String::from_utf8_lossy(&stderr);
-        assert_eq!(status.code(), Some(1), "{text}");
+        let (code, text) = said(&mut command);
+        assert_eq!(code, Some(1), "{text}");
         assert!(text.contains(name) && text.contains("UTF-8"), "{text}");
     }
 }
 
 #[test]
 fn a_timeout_may_be_any_number() {
-    let mut command = longshore(
-        &[
-            "list",
-            "http://127.0.0.1:1/mcp",
-            "--timeout",
-            "18446744073709551615",
-        ],
-        &[],
-    );
-    let Output { status, stderr, .. } = command.output().expect("started");
-    let text = String::from_utf8_lossy(&stderr);
-    assert_eq!(status.code(), Some(1), "{text}");
+    let most = u64::MAX.to_string();
+    let (code, text) = complaint(&["list", "http://127.0.0.1:1/mcp", "--timeout", &most], &[]);
+    assert_eq!(code, Some(1), "{text}");
     assert_contains(&text, &["cannot connect", "start the server"]);
 }
 
@@ -297,16 +277,15 @@ fn every_mistake_of_a_file_is_told() {
     }
 }
 
+/// Returns what a command prints that succeeds and has nothing to complain about.
+fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let (code, stdout, stderr) = run(&mut longshore(arguments, variables));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    stdout
+}
+
 #[test]
 fn settings_are_explained_and_described() {
-    let said = |arguments: &[&str], variables: &[(&str, &str)]| {
-        let output = longshore(arguments, variables).output().expect("started");
-        assert!(
-            output.status.success() && output.stderr.is_empty(),
-            "{output:?}"
-        );
-        String::from_utf8(output.stdout).expect("UTF-8")
-    };
     let variables = [
         ("PORT", "8123"),
         (
@@ -314,7 +293,7 @@ fn settings_are_explained_and_described() {
             "a key that is long enough to be one and secret",
         ),
     ];
-    let text = said(
+    let text = printed(
         &["config", "explain", "--set", "--workers", "3"],
         &variables,
     );
@@ -329,7 +308,7 @@ fn settings_are_explained_and_described() {
         assert!(found, "{line} is not in\n{text}");
     }
     let json: serde_json::Value =
-        serde_json::from_str(&said(&["config", "explain", "--json"], &variables)).expect("JSON");
+        serde_json::from_str(&printed(&["config", "explain", "--json"], &variables)).expect("JSON");
     let settings = json["settings"].as_array().expect("a list");
     let port = settings
         .iter()
@@ -341,94 +320,28 @@ fn settings_are_explained_and_described() {
     );
     assert!(!json.to_string().contains("long enough"));
     let schema: serde_json::Value =
-        serde_json::from_str(&said(&["config", "schema"], &[])).expect("JSON");
+        serde_json::from_str(&printed(&["config", "schema"], &[])).expect("JSON");
     assert_eq!(schema["properties"]["transport"]["x-reload"], "restart");
-    assert!(said(&["config", "check", "--host", "127.0.0.1"], &[]).contains("valid"));
+    assert!(printed(&["config", "check", "--host", "127.0.0.1"], &[]).contains("valid"));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let script = said(&["completions", shell], &[]);
+        let script = printed(&["completions", shell], &[]);
         assert!(script.contains("_LONGSHORE_COMPLETE"), "{shell}");
     }
-    let explained = said(&["config", "explain"], &[]);
+    let explained = printed(&["config", "explain"], &[]);
     let first = explained.lines().next().unwrap_or_default();
     assert!(first.contains("--set shows these alone"), "{first}");
-    let page = said(&["man"], &[]);
+    let page = printed(&["man"], &[]);
     assert_contains(&page, &[".TH longshore 1", "healthcheck"]);
 }
 
 #[test]
 fn help_and_version_go_to_standard_output() {
-    let version = longshore(&["--version"], &[]).output().expect("started");
-    let text = String::from_utf8(version.stdout).expect("UTF-8");
+    let text = printed(&["--version"], &[]);
     assert_eq!(text, format!("longshore {}\n", env!("CARGO_PKG_VERSION")));
     for arguments in [&["--help"][..], &["run", "--help"]] {
-        let help = longshore(arguments, &[]).output().expect("started");
-        let text = String::from_utf8(help.stdout).expect("UTF-8");
-        for flag in [
-            "--config",
-            "--host",
-            "--port",
-            "--transport",
-            "--toolset",
-            "--workers",
-            "--insecure",
-        ] {
-            assert!(text.contains(flag), "{flag} is not in: {text}");
-        }
-        assert!(help.status.success() && help.stderr.is_empty());
-    }
-}
-
-/// A program that serves over HTTP, killed when it is dropped.
-struct Serving {
-    process: KillOnDrop,
-    /// All it said until it served.
-    greeting: String,
-    address: String,
-}
-
-impl Serving {
-    fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut process = longshore(arguments, variables)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let mut lines = BufReader::new(process.stderr.as_mut().expect("piped"));
-        let mut greeting = String::new();
-        let address = loop {
-            let mut line = String::new();
-            assert_ne!(
-                lines.read_line(&mut line).expect("UTF-8"),
-                0,
-                "it ended: {greeting}"
-            );
-            greeting.push_str(&line);
-            if let Some((_, rest)) = line.split_once("http://") {
-                break rest.split("/mcp").next().expect("a first part").to_owned();
-            }
-        };
-        Self {
-            process: KillOnDrop(process),
-            greeting,
-            address,
-        }
-    }
-
-    fn health(&self) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        write!(
-            stream,
-            "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )
-        .expect("written");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("UTF-8");
-        answer
-    }
-
-    #[cfg(unix)]
-    fn stop(&mut self, signal: &str) -> Option<i32> {
-        self.process.signal(signal);
-        self.process.exit_code()
+        let text = printed(arguments, &[]);
+        assert_contains(&text, &["--config", "--host", "--port", "--transport"]);
+        assert_contains(&text, &["--toolset", "--workers", "--insecure"]);
     }
 }
 
@@ -439,36 +352,31 @@ fn it_serves_without_a_command_and_stops_when_told() {
         (&["--port", "0"][..], "TERM"),
         (&["run", "--port", "0", "--toolset", "demo"], "INT"),
     ] {
-        let mut serving = Serving::start(arguments, &[]);
+        let mut serving = Served::start(longshore(arguments, &[]));
+        let greeting = &serving.greeting;
         assert!(
-            serving.greeting.contains("7 tools") || serving.greeting.contains("\"tools\":7"),
-            "{}",
-            serving.greeting
+            greeting.contains("7 tools") || greeting.contains("\"tools\":7"),
+            "{greeting}"
         );
-        assert!(
-            serving.health().starts_with("HTTP/1.1 200"),
-            "{}",
-            serving.health()
-        );
-        assert_eq!(serving.stop(signal), Some(0));
+        assert_eq!(serving.connect().page("/health").status, 200);
+        serving.process.signal(signal);
+        assert_eq!(serving.process.exit_code(), Some(0));
     }
 }
 
 #[test]
 fn variables_that_kubernetes_and_platforms_set_are_understood() {
     let free = free_port();
-    let serving = Serving::start(
-        &[],
-        &[
-            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
-            ("LONGSHORE_PORT", "tcp://10.0.0.2:3000"),
-            ("LONGSHORE_SERVICE_PORT", "3000"),
-            ("LONGSHORE_HOST", "0.0.0.0"),
-            ("LONGSHORE_LOG", "info"),
-            ("PORT", &free.to_string()),
-        ],
-    );
-    assert_eq!(serving.address, format!("0.0.0.0:{free}"));
+    let variables = [
+        ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        ("LONGSHORE_PORT", "tcp://10.0.0.2:3000"),
+        ("LONGSHORE_SERVICE_PORT", "3000"),
+        ("LONGSHORE_HOST", "0.0.0.0"),
+        ("LONGSHORE_LOG", "info"),
+        ("PORT", &free.to_string()),
+    ];
+    let serving = Served::start(longshore(&[], &variables));
+    assert_eq!(serving.address, (Ipv4Addr::UNSPECIFIED, free).into());
     for line in serving.greeting.lines() {
         serde_json::from_str::<serde_json::Value>(line).expect("a container's log is JSON");
     }
@@ -527,7 +435,7 @@ fn the_page_for_trying_is_opened_where_somebody_asks_for_it() {
     let inspect = format!("--inspect={}", opener.display());
     let path = [("PATH", "/usr/bin:/bin")];
     let arguments = ["run", "--host", "127.0.0.1", "--port", "0", &inspect];
-    let serving = Serving::start(&arguments, &path);
+    let serving = Served::start(longshore(&arguments, &path));
     let page = std::fs::read_to_string(&told).expect("opened");
     assert_eq!(page, format!("http://{}/", serving.address));
 }

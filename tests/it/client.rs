@@ -15,7 +15,7 @@ use longshore::net::{Client as HttpClient, Deadlines, Guard, Program};
 use longshore::protocol::Revision;
 use serde_json::{Value, json};
 
-use crate::support::{Running, Serve};
+use crate::support::{RoundRobin, Running, Serve};
 
 fn over_http(server: &Running) -> Target {
     let deadlines = Deadlines {
@@ -136,10 +136,7 @@ async fn it_lists_and_calls_a_program() {
 
 #[tokio::test]
 async fn lists_are_read_page_by_page() {
-    let server = Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .page_size(3)
-        .start();
+    let server = Serve::new().toolset("everything").page_size(3).start();
     let client = Client::connect(over_http(&server), quick())
         .await
         .expect("a connection");
@@ -186,22 +183,19 @@ async fn what_is_said_about_a_call_is_heard_by_who_called() {
 
 #[tokio::test]
 async fn a_session_that_ended_is_told_apart() {
-    let server = Serve::demo();
-    let client = Client::connect(over_http(&server), quick())
-        .await
-        .expect("a connection");
-    let other = Client::connect(over_http(&server), quick())
-        .await
-        .expect("a connection");
-    drop(server);
-    let server = Serve::demo();
-    drop(other);
-    drop(client);
-    // The key is another: ids of before mean nothing.
-    let client = Client::connect(over_http(&server), quick())
-        .await
-        .expect("a connection");
+    // The keys of the second server are others, so sessions of the first one mean nothing to it.
+    let (first, second) = (Serve::demo(), Serve::demo());
+    let balancer = RoundRobin::before(&[first.address()]);
+    let options = Options {
+        lifecycle: Lifecycle::Legacy,
+        ..quick()
+    };
+    let client = Client::connect(over_http(balancer.front()), options).await;
+    let client = client.expect("a connection");
     uses_the_demo(&client).await;
+    balancer.replace(first.address(), second.address());
+    let ended = client.list("tools/list", "tools").await;
+    assert!(matches!(ended, Err(ClientError::SessionEnded)), "{ended:?}");
 }
 
 #[tokio::test]

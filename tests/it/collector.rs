@@ -1,17 +1,16 @@
 //! Export to a collector: spans, metrics and log records, compared with the semantic conventions.
 
+mod propagation;
+
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 use http::HeaderMap;
 use longshore::net::TrustedProxies;
 use longshore::telemetry::{ExportProtocol, SpanNames};
-use longshore::{CallContext, Definition, ToolError, tool_fn};
 use opentelemetry_proto::tonic::common::v1::any_value;
 use opentelemetry_proto::tonic::metrics::v1::metric;
 use opentelemetry_proto::tonic::trace::v1::{Span, span, status};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::support::collector::{
     Collector, Manner, Received, TRACE, expected, hex, span_named, texts,
@@ -262,32 +261,24 @@ fn check_resources(received: &Received) {
     }
 }
 
-#[test]
-fn spans_and_metrics_over_http_are_what_the_conventions_say() {
-    let received = observe(ExportProtocol::Http);
+#[track_caller]
+fn check_all(protocol: ExportProtocol, content_type: &str) {
+    let received = observe(protocol);
     check_spans(&received);
     check_metrics(&received);
     check_resources(&received);
-    assert!(
-        received
-            .headers
-            .iter()
-            .all(|h| h["content-type"] == "application/x-protobuf")
-    );
+    let mut headers = received.headers.iter();
+    assert!(headers.all(|h| h["content-type"] == content_type));
+}
+
+#[test]
+fn spans_and_metrics_over_http_are_what_the_conventions_say() {
+    check_all(ExportProtocol::Http, "application/x-protobuf");
 }
 
 #[test]
 fn spans_and_metrics_over_grpc_are_the_same() {
-    let received = observe(ExportProtocol::Grpc);
-    check_spans(&received);
-    check_metrics(&received);
-    check_resources(&received);
-    assert!(
-        received
-            .headers
-            .iter()
-            .all(|h| h["content-type"] == "application/grpc")
-    );
+    check_all(ExportProtocol::Grpc, "application/grpc");
 }
 
 #[test]
@@ -361,89 +352,6 @@ fn nothing_is_recorded_of_what_is_not_sampled() {
     );
 }
 
-/// A tool that returns the trace context it would propagate.
-fn sees() -> impl longshore::IntoTool {
-    tool_fn(
-        Definition::new("sees"),
-        |context: Arc<CallContext>, _: Map<String, Value>| async move {
-            let mut headers = HeaderMap::new();
-            context.propagate(&mut headers);
-            let said = headers
-                .iter()
-                .map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII")));
-            let current = longshore::telemetry::current_trace();
-            assert_eq!(
-                current.is_some(),
-                context.trace().is_some() && current == context.trace()
-            );
-            Ok::<_, ToolError>(said.collect::<Vec<_>>().join("\n"))
-        },
-    )
-}
-
-#[test]
-fn tools_pass_the_trace_on_with_their_own_place_in_it() {
-    let collector = Collector::start(ExportProtocol::Http);
-    let server = collector.serve(ExportProtocol::Http).tool(sees()).start();
-    let call = Stateless::call("sees", json!({})).params(|params| {
-        params["_meta"]["traceparent"] = format!("00-{TRACE}-b7ad6b7169203331-01").into();
-        params["_meta"]["baggage"] = "user=7".into();
-    });
-    let result = call.send(&server).result();
-    let said = result["content"][0]["text"]
-        .as_str()
-        .expect("text")
-        .to_owned();
-    drop(server);
-    let received = collector.take();
-    let span = span_named(&received.spans, "tools/call sees");
-    let traceparent = format!("traceparent: 00-{TRACE}-{}-01", hex(&span.span_id));
-    assert_eq!(said, format!("{traceparent}\nbaggage: user=7"));
-}
-
-#[test]
-fn trc_01_where_nothing_is_traced_the_callers_trace_is_passed_on_as_it_came() {
-    let server = Serve::new().tool(sees_only()).start();
-    let traceparent = format!("00-{TRACE}-b7ad6b7169203331-01");
-    let in_meta = Stateless::call("sees", json!({})).params(|params| {
-        params["_meta"]["traceparent"] = traceparent.clone().into();
-        params["_meta"]["tracestate"] = "a=b".into();
-    });
-    let in_header = Stateless::call("sees", json!({}))
-        .and("traceparent", &traceparent)
-        .and("tracestate", "a=b");
-    for call in [in_meta, in_header] {
-        let result = call.send(&server).result();
-        let expected = format!("traceparent: {traceparent}\ntracestate: a=b");
-        assert_eq!(result["content"][0]["text"], expected);
-    }
-    let none = Stateless::call("sees", json!({}));
-    let bad = none
-        .clone()
-        .params(|params| params["_meta"]["traceparent"] = "00-nonsense".into());
-    let odd = none
-        .clone()
-        .params(|params| params["_meta"]["traceparent"] = 7.into());
-    for call in [none, bad, odd] {
-        let result = call.send(&server).result();
-        assert_eq!(result["content"][0]["text"], "");
-    }
-}
-
-fn sees_only() -> impl longshore::IntoTool {
-    tool_fn(
-        Definition::new("sees"),
-        |context: Arc<CallContext>, _: Map<String, Value>| async move {
-            let mut headers = HeaderMap::new();
-            context.propagate(&mut headers);
-            let said = headers
-                .iter()
-                .map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII")));
-            Ok::<_, ToolError>(said.collect::<Vec<_>>().join("\n"))
-        },
-    )
-}
-
 #[test]
 fn a_collector_that_is_not_there_costs_no_call_and_no_second_at_the_end() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -512,46 +420,27 @@ fn spans_are_sent_again_to_a_collector_that_is_not_available_for_some_seconds() 
 /// Resource attributes of each signal, for a program that detects Cloud Run; with optional compression.
 #[cfg(all(feature = "cli", unix))]
 fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
-    use std::io::{BufRead as _, BufReader};
-    use std::process::{Command, Stdio};
+    use crate::support::{Served, longshore};
 
     let collector = Collector::start(protocol);
     let endpoint = format!("http://{}", collector.address);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(["run", "--host", "127.0.0.1", "--port", "0"])
-        .env_clear()
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", word)
-        .env("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
-        .env("OTEL_RESOURCE_ATTRIBUTES", "team=tests")
-        .env("K_SERVICE", "weather")
-        .env("K_REVISION", "weather-00001")
-        .env("K_CONFIGURATION", "weather")
-        .env("LONGSHORE_LOG", "info")
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut child = crate::support::KillOnDrop(child);
-    let mut line = String::new();
-    let address: SocketAddr = loop {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).expect("text"), 0, "it ended");
-        if let Some((_, rest)) = line.split_once("http://127.0.0.1:")
-            && line.contains("serving")
-        {
-            let port = rest.split('/').next().unwrap_or_default();
-            break format!("127.0.0.1:{port}").parse().expect("an address");
-        }
-    };
-    let stream = std::net::TcpStream::connect(address).expect("it listens");
-    let call = Stateless::call("echo", json!({"message": "x"})).text();
-    let answer = crate::support::Connection::new(stream).send(call).receive();
-    assert_eq!(answer.status, 200);
-    let id = child.id().to_string();
-    child.signal("TERM");
-    assert_eq!(child.exit_code(), Some(0));
+    let arguments = ["run", "--host", "127.0.0.1", "--port", "0"];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &*endpoint),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", word),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", compression),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=tests"),
+        ("K_SERVICE", "weather"),
+        ("K_REVISION", "weather-00001"),
+        ("K_CONFIGURATION", "weather"),
+        ("LONGSHORE_LOG", "info"),
+    ];
+    let mut program = Served::start(longshore(&arguments, &variables));
+    let call = Stateless::call("echo", json!({"message": "x"}));
+    call.send_on(&mut program.connect()).result();
+    let id = program.process.id().to_string();
+    program.process.signal("TERM");
+    assert_eq!(program.process.exit_code(), Some(0));
     let received = collector.take();
     let signals: Vec<_> = received.by_signal.keys().copied().collect();
     assert_eq!(signals, ["logs", "metrics", "traces"]);

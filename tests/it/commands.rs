@@ -2,13 +2,13 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use longshore::{JsonSchema, ResourceDefinition, StaticResource, prompt, tool};
 use serde_json::{Value, json};
 
 use crate::auth::{CI, with_keys};
-use crate::support::{Asked, Running, Serve, Site, Told, assert_contains, longshore};
+use crate::support::{self, Asked, Running, Serve, Site, Told, assert_contains, longshore};
 
 #[derive(Debug, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -65,13 +65,7 @@ fn url(server: &Running) -> String {
 
 /// The exit code, standard output and standard error.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = longshore(arguments, variables).output().expect("runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (status.code(), text(stdout), text(stderr))
+    support::run(&mut longshore(arguments, variables))
 }
 
 #[test]

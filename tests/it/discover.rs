@@ -1,38 +1,23 @@
 //! `longshore discover`: what a program's `--help` says, as a configuration that can be served.
 
-use crate::support::assert_contains;
-use std::process::{Command, Output, Stdio};
+use crate::support::{assert_contains, longshore, run, said};
 
-fn discover(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .arg("discover")
-        .args(arguments)
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .env("SECRET", "not-for-children")
-        .stdin(Stdio::null())
-        .output()
-        .expect("runs")
+const VARIABLES: [(&str, &str); 2] = [("PATH", "/usr/bin:/bin"), ("SECRET", "not-for-children")];
+
+fn discover(arguments: &[&str]) -> (Option<i32>, String, String) {
+    run(longshore(&["discover"], &VARIABLES).args(arguments))
 }
 
 #[test]
 fn what_is_printed_is_a_configuration_that_holds() {
-    let output = discover(&["grep"]);
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(output.status.success(), "{text}");
+    let (code, text, _) = discover(&["grep"]);
+    assert_eq!(code, Some(0), "{text}");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tools.yaml");
     std::fs::write(&file, &text).expect("written");
-    let checked = Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(["config", "check", "--config"])
-        .arg(&file)
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .output()
-        .expect("runs");
-    let said = String::from_utf8([checked.stdout, checked.stderr].concat()).expect("UTF-8");
+    let (code, said) = said(longshore(&["config", "check", "--config"], &VARIABLES).arg(&file));
     assert!(
-        checked.status.success() && said.contains("1 tool)"),
+        code == Some(0) && said.contains("1 tool)"),
         "{said}\n{text}"
     );
     assert!(text.contains("--max-count={{ max_count }}"), "{text}");
@@ -47,21 +32,16 @@ fn standard_output_has_the_configuration_and_nothing_else() {
     std::fs::write(&script, text).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).expect("set");
-    let output = discover(&[script.to_str().expect("a path"), "--timeout", "1"]);
-    let printed = String::from_utf8(output.stdout).expect("UTF-8");
-    let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(output.status.success(), "{said}");
+    let arguments = [script.to_str().expect("a path"), "--timeout", "1"];
+    let (code, printed, said) = discover(&arguments);
+    assert_eq!(code, Some(0), "{said}");
     assert!(
         printed.contains("name: \"tool_b\"") && !printed.contains("tool_a"),
         "{printed}"
     );
     assert!(!printed.contains("not-for-children"), "{printed}");
     assert_contains(&said, &["left out: tool a: ", "longer than 1 s"]);
-    let missing = discover(&["no-such-program-anywhere"]);
-    let said = String::from_utf8(missing.stderr).expect("UTF-8");
-    assert_eq!(missing.status.code(), Some(1), "{said}");
-    assert!(
-        missing.stdout.is_empty() && said.contains("not installed"),
-        "{said}"
-    );
+    let (code, printed, said) = discover(&["no-such-program-anywhere"]);
+    assert_eq!((code, &*printed), (Some(1), ""), "{said}");
+    assert_contains(&said, &["not installed"]);
 }

@@ -5,13 +5,12 @@ mod machine;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use crate::support::{Running, Serve, free_port};
+use crate::support::{Running, Serve, free_port, longshore, run};
 
 /// Output and exit code of `doctor`.
 struct Said {
@@ -51,25 +50,14 @@ impl Said {
 }
 
 fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(["doctor", "--json"])
+    let mut command = longshore(&["doctor", "--json"], variables);
+    command
         .args(arguments)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null())
-        .output()
-        .expect("started");
-    let text = String::from_utf8_lossy(&output.stdout);
-    Said {
-        code: output.status.code(),
-        json: serde_json::from_str(&text).unwrap_or_else(|error| {
-            panic!(
-                "{error}: {text} {}",
-                String::from_utf8_lossy(&output.stderr)
-            )
-        }),
-    }
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let (code, stdout, stderr) = run(&mut command);
+    let json = serde_json::from_str(&stdout);
+    let json = json.unwrap_or_else(|error| panic!("{error}: {stdout} {stderr}"));
+    Said { code, json }
 }
 
 /// Examines a server that stands alone.

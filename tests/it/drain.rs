@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Connection, KillOnDrop, Served, Stateless, becomes, free_port, longshore};
+use crate::support::{
+    Connection, KillOnDrop, Served, Stateless, assert_contains, becomes, free_port, longshore, run,
+};
 
 /// `longshore run` with the demo toolset.
 fn start(variables: &[(&str, &str)]) -> Served {
@@ -34,12 +36,11 @@ fn start_with_admin(variables: &[(&str, &str)]) -> (Served, u16) {
 }
 
 /// Waits until the program with this port for operators has begun as many calls.
-fn until_it_calls(admin: u16, calls: usize) {
-    let line = format!("mcp_inflight_requests {calls}");
+fn until_it_calls(admin: u16, calls: f64) {
     becomes(|| {
         let stream = TcpStream::connect(("127.0.0.1", admin)).expect("it listens");
-        let metrics = Connection::new(stream).page("/metrics").body;
-        metrics.lines().any(|found| found == line)
+        let metrics = Connection::new(stream).page("/metrics");
+        metrics.metric("mcp_inflight_requests") == calls
     });
 }
 
@@ -160,7 +161,7 @@ fn readiness_ends_with_the_signal_and_a_call_that_never_ends_is_told() {
             .params(|p| p["_meta"]["progressToken"] = json!(1))
             .text(),
     );
-    until_it_calls(admin, 2);
+    until_it_calls(admin, 2.0);
     let mut probe = program.connect();
     let ready = "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     assert_eq!(probe.send(ready).receive().status, 200);
@@ -183,7 +184,7 @@ fn a_second_signal_ends_it_at_once() {
         let (mut program, admin) = start_with_admin(&[]);
         let mut endless = program.connect();
         endless.send(waits(60.0).text());
-        until_it_calls(admin, 1);
+        until_it_calls(admin, 1.0);
         program.process.signal("TERM");
         // The first signal has been handled once nobody listens any more.
         becomes(|| TcpStream::connect(program.address).is_err());
@@ -235,41 +236,24 @@ fn a_standard_error_that_nobody_reads_stops_nothing() {
 
 #[test]
 fn healthcheck_says_by_its_exit_code_how_the_server_is() {
-    let mut program = start(&[]);
-    let check = |port: u16, arguments: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args(["healthcheck", "--port", &port.to_string()])
-            .args(arguments)
-            .output()
-            .expect("it runs")
-    };
-    let port = program.address.port();
-    let elsewhere = |url: &str| {
-        Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args(["healthcheck", "--url", url])
-            .output()
-            .expect("it runs")
-    };
+    let program = start(&[]);
+    let check = |arguments: &[&str]| run(longshore(&["healthcheck"], &[]).args(arguments));
+    let port = program.address.port().to_string();
     let url = format!("http://127.0.0.1:{port}");
-    assert!(elsewhere(&format!("{url}/readyz")).status.success());
-    let none = elsewhere(&format!("{url}/nowhere"));
-    assert_eq!(none.status.code(), Some(1), "{none:?}");
-    assert!(
-        String::from_utf8_lossy(&none.stderr).contains("404"),
-        "{none:?}"
-    );
-    for arguments in [&[][..], &["--live"]] {
-        let well = check(port, arguments);
-        assert!(well.status.success(), "{well:?}");
-        let said: Value = serde_json::from_slice(&well.stdout).expect("JSON");
+    let (code, ..) = check(&["--url", &format!("{url}/readyz")]);
+    assert_eq!(code, Some(0));
+    let (code, _, said) = check(&["--url", &format!("{url}/nowhere")]);
+    assert_eq!(code, Some(1), "{said}");
+    assert_contains(&said, &["404"]);
+    for arguments in [&["--port", &port][..], &["--port", &port, "--live"]] {
+        let (code, stdout, stderr) = check(arguments);
+        assert_eq!(code, Some(0), "{stderr}");
+        let said: Value = serde_json::from_str(&stdout).expect("JSON");
         assert_eq!(said["ok"], true);
     }
-    program.process.signal("TERM");
-    assert_eq!(program.process.exit_code(), Some(0));
-    let gone = check(port, &[]);
-    assert_eq!(gone.status.code(), Some(1), "{gone:?}");
-    let said = String::from_utf8_lossy(&gone.stderr).into_owned();
-    assert!(said.contains("does not respond"), "{said}");
+    let (code, _, said) = check(&["--port", &free_port().to_string()]);
+    assert_eq!(code, Some(1));
+    assert_contains(&said, &["does not respond"]);
 }
 
 /// Starts the program with a socket that is handed over as by systemd: it is file 3, and the variables name the process

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use super::support::{Running, Serve, Stateless};
 
 fn everything() -> Running {
-    Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .start()
+    Serve::new().toolset("everything").start()
 }
 
 fn call(server: &Running, tool: &str, arguments: Value) -> Value {

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Connection, Running, Serve, Session, Stateless};
 
 fn everything() -> Running {
-    Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .start()
+    Serve::new().toolset("everything").start()
 }
 
 fn text(result: &Value) -> &str {

@@ -156,13 +156,8 @@ fn where_memory_is_nearly_used_up_all_is_refused_but_what_says_so_or_gives_some_
     assert_eq!(with_key("GET", "/tools").status, 503);
     let metrics = with_key("GET", "/metrics");
     assert_eq!(metrics.status, 200);
-    let hits = "longshore_limit_hits_total{limit=\"limits.memory_bytes\"} ";
-    let hits = metrics
-        .body
-        .lines()
-        .find_map(|line| line.strip_prefix(hits));
-    let hits: f64 = hits.expect("it is counted").parse().expect("a number");
-    assert!(2.0 <= hits, "{hits}");
+    let hits = metrics.limit_hits("limits.memory_bytes");
+    assert!(2 <= hits, "{hits}");
 }
 
 #[test]
@@ -474,18 +469,13 @@ fn large_responses_that_nobody_reads_are_bounded_and_small_ones_go_on() {
     // An address may use half of it, over any number of connections.
     refused(&large().send(&server), 503, "limits.response_bytes", "1");
     echoing().send(&server).result();
-    let metrics = server.admin_page("/metrics").body;
-    let value = |name: &str| {
-        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|value| value.trim().parse::<f64>().ok())
-    };
-    let waits = value("longshore_responses_unread_bytes ").expect("a gauge");
+    let metrics = server.admin_page("/metrics");
+    let waits = metrics.metric("longshore_responses_unread_bytes");
     assert!(
         BYTES as f64 <= waits && waits < 1.1 * BYTES as f64,
         "{waits}"
     );
-    let hits = value("longshore_limit_hits_total{limit=\"limits.response_bytes\"} ");
-    assert_eq!(hits, Some(1.0));
+    assert_eq!(metrics.limit_hits("limits.response_bytes"), 1);
     // Without MCP it is a problem document.
     let body = json!({"bytes": BYTES}).to_string();
     let plain = format!(

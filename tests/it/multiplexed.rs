@@ -12,7 +12,7 @@ use longshore::tool;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::support::{Running, Serve, meta};
+use crate::support::{End, Gate, Running, Serve, meta};
 
 /// Returns the message it was given.
 #[tool]
@@ -143,7 +143,7 @@ async fn each_stream_has_its_own_answer_be_it_at_once_or_later() {
                 }
                 3 if n % 2 == 0 => {
                     let answer = client.call("breaks", json!({})).await;
-                    assert!(answer.get("error").is_some() || answer["result"]["isError"] == true);
+                    assert_eq!(answer["error"]["code"], -32603);
                     return;
                 }
                 _ => client.call("echo", json!({"message": said})).await,
@@ -158,23 +158,23 @@ async fn each_stream_has_its_own_answer_be_it_at_once_or_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_waits_keeps_no_other_waiting_and_can_be_taken_back() {
-    let server = serve();
+    let (gate, gated) = Gate::new();
+    let server = Serve::new().tool(echo).tool(gated).start();
     let client = Client::of(&server).await;
     let waiting = {
         let client = client.clone();
-        let arguments = json!({"message": "late", "milliseconds": 3_600_000_u64});
-        tokio::spawn(async move { client.call("later", arguments).await })
+        tokio::spawn(async move { client.call("gate", json!({})).await })
     };
-    for n in 0..20 {
+    gate.begun();
+    for n in 0..10 {
         let said = n.to_string();
         let answer = client.call("echo", json!({ "message": said })).await;
         assert_eq!(text(&answer), said);
         assert!(!waiting.is_finished());
-        if n == 10 {
-            waiting.abort();
-            break;
-        }
     }
+    gate.assert_running();
+    waiting.abort();
+    assert_eq!(gate.end(), End::Dropped);
     let answer = client.call("echo", json!({"message": "still there"})).await;
     assert_eq!(text(&answer), "still there");
 }

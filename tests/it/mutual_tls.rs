@@ -1,13 +1,11 @@
 //! APIs and upstream servers that require a client certificate.
 
-use std::path::PathBuf;
-
 use longshore::net::{Client, Guard, OutgoingRequest};
 use longshore::tool;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::support::{Running, Serve, Stateless};
+use crate::support::{Running, Serve, Stateless, tls_file};
 
 /// Says something back.
 #[tool]
@@ -15,19 +13,12 @@ async fn echo(message: String) -> String {
     message
 }
 
-fn file(name: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls")).join(name)
-}
-
 /// Starts a server that rejects connections without a client certificate.
 fn strict() -> Running {
     Serve::new()
         .tool(echo)
-        .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt"));
-            c.http.tls.key = Some(file("server.key"));
-            c.http.tls.client_ca = Some(file("ca.crt"));
-        })
+        .tls()
+        .configured(|c| c.http.tls.client_ca = Some(tls_file("ca.crt")))
         .start()
 }
 
@@ -66,8 +57,7 @@ fn called(server: &Running, tool: &str) -> (bool, String) {
 #[test]
 fn sources_and_upstreams_send_their_client_certificate() {
     let server = strict();
-    let tls =
-        json!({"ca": file("ca.crt"), "certificate": file("client.crt"), "key": file("client.key")});
+    let tls = json!({"ca": tls_file("ca.crt"), "certificate": tls_file("client.crt"), "key": tls_file("client.key")});
     let gateway = in_front_of(&server, &tls);
     let (failed, text) = called(&gateway, "status");
     assert!(!failed && text.contains("\"tools\""), "{text}");
@@ -80,7 +70,7 @@ fn sources_and_upstreams_send_their_client_certificate() {
 #[test]
 fn calls_without_the_required_certificate_fail() {
     let server = strict();
-    let gateway = in_front_of(&server, &json!({"ca": file("ca.crt")}));
+    let gateway = in_front_of(&server, &json!({"ca": tls_file("ca.crt")}));
     let (failed, text) = called(&gateway, "status");
     assert!(failed, "{text}");
 }
@@ -89,10 +79,10 @@ fn calls_without_the_required_certificate_fail() {
 async fn the_certificate_is_sent_to_trusted_hosts_only() {
     let server = strict();
     let health: Url = url(&server, "/health").parse().expect("a URL");
-    let pem = std::fs::read(file("ca.crt")).expect("certificates");
+    let pem = std::fs::read(tls_file("ca.crt")).expect("certificates");
     let status = async |guard: Guard| {
         let builder = Client::builder(guard).roots(&pem).expect("certificates");
-        let builder = builder.identity_files(&file("client.crt"), &file("client.key"));
+        let builder = builder.identity_files(&tls_file("client.crt"), &tls_file("client.key"));
         let client = builder.expect("a pair").build().expect("a client");
         let sent = client.fetch(OutgoingRequest::get(health.clone())).await;
         sent.map(|response| response.status.as_u16()).ok()

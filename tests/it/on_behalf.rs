@@ -12,7 +12,7 @@ use longshore::{CallContext, Definition, ToolError, tool_fn};
 use serde_json::{Map, Value, json};
 
 use crate::auth::{CI, bearer, with_keys};
-use crate::support::{Running, Serve, Site, Stateless, Told, assert_contains};
+use crate::support::{Running, Serve, Site, Stateless, Told, assert_contains, longshore, said};
 
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const AUDIENCE: &str = "https://mcp.example.com/mcp";
@@ -338,14 +338,9 @@ fn without_access_tokens_the_setting_is_refused_at_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("longshore.json");
     std::fs::write(&file, config.to_string()).expect("written");
-    let checked = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(["config", "check", "--config"])
-        .arg(&file)
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
-    assert!(!checked.status.success());
-    assert_contains(&said, &["on_behalf_of", "auth.oauth"]);
+    let (code, text) = said(longshore(&["config", "check", "--config"], &[]).arg(&file));
+    assert_eq!(code, Some(1));
+    assert_contains(&text, &["on_behalf_of", "auth.oauth"]);
 }
 
 /// An upstream that tells who calls it, with what.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Connection, End, Gate, Response, Running, Serve, Stateless, becomes};
 
 fn demo() -> Serve {
-    Serve::new().configured(|c| c.toolsets.push("demo".to_owned()))
+    Serve::new().toolset("demo")
 }
 
 fn sum() -> Value {

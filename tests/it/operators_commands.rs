@@ -1,21 +1,15 @@
 //! The commands `key` and `policy`, and start-up warnings about settings that admit no caller, or every caller.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Output, Stdio};
+use std::io::Write as _;
+use std::process::Stdio;
 
 use longshore::auth::KeyHash;
 
-use crate::support::{assert_contains, longshore};
+use crate::support::{self, Served, assert_contains, longshore};
 
-/// Runs a command. Returns its output and exit code.
+/// Runs a command. Returns its exit code and output.
 fn said(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = longshore(arguments, variables).output().expect("runs");
-    let text = [stdout, stderr].concat();
-    (status.code(), String::from_utf8(text).expect("UTF-8"))
+    support::said(&mut longshore(arguments, variables))
 }
 
 #[test]
@@ -191,19 +185,9 @@ fn rules_for_what_there_is_not_are_told_at_start() {
 
 /// Returns the log up to a line that contains the text.
 fn logged(variables: &[(&str, &str)], part: &str) -> String {
-    let mut process = longshore(&["run", "--host", "127.0.0.1", "--port", "0"], variables)
-        .env("LONGSHORE_LOG__FORMAT", "text")
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let log = BufReader::new(process.stderr.take().expect("piped"));
-    let found = log
-        .lines()
-        .map(|line| line.expect("UTF-8"))
-        .find(|line| line.contains(part));
-    let _ = process.kill();
-    let _ = process.wait();
-    found.unwrap_or_else(|| panic!("{part:?} was not said"))
+    let mut command = longshore(&["run", "--host", "127.0.0.1", "--port", "0"], variables);
+    command.env("LONGSHORE_LOG__FORMAT", "text");
+    Served::spawn(command).wait_for(part)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Each user's own login at the API of a source (`auth.per_user`).
 
-use std::collections::BTreeMap;
+mod browser;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore::source::UpstreamConfig;
 use longshore::{CallContext, Definition, ToolError, tool_fn};
 use serde_json::{Map, Value, json};
-use url::Url;
 
+use self::browser::{Browser, link, log_in, query};
 use crate::auth::{BOB, CI, bearer, with_keys};
-use crate::support::{Response, Running, Serve, Site, Stateless, Told, longshore};
+use crate::support::{Running, Serve, Site, Stateless, Told, longshore, said};
 
 const PUBLIC: &str = "https://mcp.example.com";
 
@@ -111,108 +112,6 @@ fn call(server: &Running, tool: &str, key: &str) -> Value {
 fn text(answer: &Value) -> String {
     let text = answer["result"]["content"][0]["text"].as_str();
     text.unwrap_or_default().to_owned()
-}
-
-/// Returns the link in the message of a call.
-fn link(answer: &Value) -> String {
-    let text = text(answer);
-    let words = text.split_whitespace();
-    let mut links = words.filter_map(|word| word.strip_prefix(PUBLIC));
-    let link = links.next().unwrap_or_else(|| panic!("a link: {answer}"));
-    link.to_owned()
-}
-
-/// A browser with its cookies.
-#[derive(Default)]
-struct Browser {
-    cookies: BTreeMap<String, String>,
-}
-
-impl Browser {
-    fn send(&mut self, server: &Running, head: &str, more: &str, body: &str) -> Response {
-        let cookies = self.cookies.iter();
-        let cookies = cookies.map(|(name, value)| format!("; {name}={value}"));
-        let cookies = format!("Cookie: other=1{}\r\n", cookies.collect::<String>());
-        let length = body.len();
-        let response = server
-            .connect()
-            .send(format!(
-                "{head} HTTP/1.1\r\nHost: mcp.example.com\r\n{cookies}{more}Content-Length: {length}\r\n\r\n{body}"
-            ))
-            .receive();
-        if let Some(set) = response.header("set-cookie") {
-            assert!(
-                set.starts_with("__Host-") && set.contains("; Secure") && set.contains("HttpOnly"),
-                "{set}"
-            );
-            let (cookie, attributes) = set.split_once(';').expect("attributes");
-            let (name, value) = cookie.split_once('=').expect("a value");
-            match attributes.contains("Max-Age=0") {
-                true => drop(self.cookies.remove(name)),
-                false => drop(self.cookies.insert(name.to_owned(), value.to_owned())),
-            }
-        }
-        response
-    }
-
-    fn get(&mut self, server: &Running, target: &str) -> Response {
-        self.send(server, &format!("GET {target}"), "", "")
-    }
-
-    fn post(&mut self, server: &Running, origin: &str, fields: &[(&str, &str)]) -> Response {
-        let mut form = url::form_urlencoded::Serializer::new(String::new());
-        form.extend_pairs(fields);
-        let more =
-            format!("Origin: {origin}\r\nContent-Type: application/x-www-form-urlencoded\r\n");
-        self.send(server, "POST /connect/begin", &more, &form.finish())
-    }
-
-    /// Agrees on the page of a link. Returns the login page of the issuer.
-    fn agree(&mut self, server: &Running, link: &str, key: &str) -> Url {
-        let page = self.get(server, link);
-        assert_eq!(page.status, 200, "{}", page.body);
-        let value = link.strip_prefix("/connect?link=").expect("a link");
-        let fields = [("link", value), ("key", key), ("decision", "allow")];
-        let sent = self.post(server, PUBLIC, &fields);
-        assert_eq!(sent.status, 303, "{}", sent.body);
-        sent.header("location")
-            .expect("a page")
-            .parse()
-            .expect("a URL")
-    }
-
-    /// Comes back from the login page of the issuer.
-    fn come_back(&mut self, server: &Running, page: &Url, code: &str) -> Response {
-        let state = query(page, "state");
-        let target = format!("/connect/callback?code={code}&state={state}");
-        let response = self.get(server, &target);
-        match response.header("location") {
-            // The page that can be loaded again.
-            Some(done) if response.status == 303 => {
-                let done = done
-                    .strip_prefix(PUBLIC)
-                    .expect("of this server")
-                    .to_owned();
-                assert_eq!(self.get(server, &done).status, 200);
-                self.get(server, &done)
-            }
-            _ => response,
-        }
-    }
-}
-
-fn query(url: &Url, name: &str) -> String {
-    let mut pairs = url.query_pairs();
-    let found = pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()));
-    found.unwrap_or_default()
-}
-
-fn log_in(server: &Running, tool: &str, key: &str, code: &str) {
-    let link = link(&call(server, tool, key));
-    let mut browser = Browser::default();
-    let page = browser.agree(server, &link, key);
-    let done = browser.come_back(server, &page, code);
-    assert_eq!(done.status, 200, "{}", done.body);
 }
 
 #[test]
@@ -520,8 +419,8 @@ fn a_logout_on_the_command_line_is_revoked_with_the_secret_of_the_client() {
     std::fs::write(&file, config.to_string()).expect("written");
     let file = file.to_str().expect("a path");
     let arguments = ["logout", "files", "--user", "key:ci", "--config", file];
-    let output = longshore(&arguments, &[]).output().expect("runs");
-    assert!(output.status.success(), "{output:?}");
+    let (code, text) = said(&mut longshore(&arguments, &[]));
+    assert_eq!(code, Some(0), "{text}");
     let revoked = api.asked("/revoke").pop().expect("a revocation");
     assert_eq!(revoked.field("token").as_deref(), Some("refresh-alices"));
     assert!(revoked.headers["authorization"].starts_with("Basic "));

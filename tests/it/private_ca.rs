@@ -1,32 +1,9 @@
 //! Connections to servers with certificates of a private CA. The program runs by itself: trust lasts as long as the process.
 
-use std::process::Output;
-
-use crate::support::{Running, Serve, longshore};
-
-fn file(name: &str) -> String {
-    format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"))
-}
+use crate::support::{Running, Serve, longshore, said, tls_file};
 
 fn server_with_tls() -> Running {
-    Serve::new()
-        .configured(|c| {
-            c.toolsets.push("time".to_owned());
-            c.http.tls.certificate = Some(file("server.crt").into());
-            c.http.tls.key = Some(file("server.key").into());
-        })
-        .start()
-}
-
-/// Returns the exit code and everything that a command printed.
-fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = longshore(arguments, variables).output().expect("started");
-    let text = [stdout, stderr].concat();
-    (status.code(), String::from_utf8(text).expect("UTF-8"))
+    Serve::new().tls().toolset("time").start()
 }
 
 const UNKNOWN: &str =
@@ -36,7 +13,7 @@ const UNKNOWN: &str =
 fn upstreams_of_a_private_ca_are_reached_with_ca_file() {
     let server = server_with_tls();
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::copy(file("ca.crt"), folder.path().join("ca.pem")).expect("copied");
+    std::fs::copy(tls_file("ca.crt"), folder.path().join("ca.pem")).expect("copied");
     let path = folder.path().join("longshore.yaml");
     let path = path.to_str().expect("UTF-8");
     let upstream = format!(
@@ -45,7 +22,7 @@ fn upstreams_of_a_private_ca_are_reached_with_ca_file() {
     );
     let check = |text: &str| {
         std::fs::write(path, format!("{text}{upstream}")).expect("written");
-        run(&["config", "check", "--config", path], &[])
+        said(&mut longshore(&["config", "check", "--config", path], &[]))
     };
 
     let (code, text) = check("");
@@ -69,12 +46,21 @@ fn upstreams_of_a_private_ca_are_reached_with_ca_file() {
 fn client_commands_use_the_variable() {
     let server = server_with_tls();
     let url = format!("https://localhost:{}/mcp", server.address().port());
-    let (code, text) = run(&["list", &url], &[]);
+    let (code, text) = said(&mut longshore(&["list", &url], &[]));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(UNKNOWN), "{text}");
-    let (code, text) = run(&["list", &url], &[("LONGSHORE_CA_FILE", &file("ca.crt"))]);
+    let (code, text) = said(&mut longshore(
+        &["list", &url],
+        &[(
+            "LONGSHORE_CA_FILE",
+            &tls_file("ca.crt").display().to_string(),
+        )],
+    ));
     assert_eq!(code, Some(0), "{text}");
-    let (code, text) = run(&["list", &url], &[("LONGSHORE_CA_FILE", "/missing.pem")]);
+    let (code, text) = said(&mut longshore(
+        &["list", &url],
+        &[("LONGSHORE_CA_FILE", "/missing.pem")],
+    ));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("ca_file: /missing.pem: "), "{text}");
 }

@@ -1,11 +1,10 @@
 //! `longshore registry`: servers that others have published, as entries of `upstreams`.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Asked, Site, Told, assert_contains};
+use crate::support::{self, Asked, Site, Told, assert_contains};
 
 /// A registry of two pages and one server.
 fn registry() -> Site {
@@ -65,27 +64,15 @@ fn registry() -> Site {
     })
 }
 
-fn longshore(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(arguments)
-        .current_dir(folder)
-        .env_clear()
-        .env("WEATHER_KEY", "a secret")
-        .stdin(Stdio::null())
-        .output()
-        .expect("runs")
+fn longshore(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = support::longshore(arguments, &[("WEATHER_KEY", "a secret")]);
+    support::run(command.current_dir(folder))
 }
 
 fn ask(site: &Site, arguments: &[&str]) -> (Option<i32>, String, String) {
     let url = format!("{}/sub", site.url);
     let arguments = [&["registry", "--url", &url][..], arguments].concat();
-    let output = longshore(Path::new("."), &arguments);
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    longshore(Path::new("."), &arguments)
 }
 
 #[test]
@@ -117,8 +104,8 @@ fn an_entry_is_a_configuration_that_holds_and_says_what_it_needs() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("a.yaml"), &printed).expect("written");
     let arguments = ["config", "explain", "--json", "--config", "a.yaml"];
-    let explained = longshore(folder.path(), &arguments);
-    let explained: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
+    let (_, explained, _) = longshore(folder.path(), &arguments);
+    let explained: Value = serde_json::from_str(&explained).expect("JSON");
     let settings = explained["settings"].as_array().expect("a list");
     let value = |name: &str| {
         let name = format!("upstreams.weather.{name}");
@@ -161,10 +148,7 @@ fn what_cannot_be_had_is_said_with_the_reason() {
         said.contains("io.example/weather has no version \"9.9.9\"; its latest is 2.0"),
         "{said}"
     );
-    let output = longshore(
-        Path::new("."),
-        &["registry", "show", "a", "--url", "ftp://a"],
-    );
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let arguments = ["registry", "show", "a", "--url", "ftp://a"];
+    let (_, _, said) = longshore(Path::new("."), &arguments);
     assert_contains(&said, &["is not the URL of a registry; write one such as"]);
 }

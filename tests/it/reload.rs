@@ -4,113 +4,77 @@ mod keys;
 mod sources;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{ChildStderr, Command, Stdio};
+use std::net::TcpListener;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::process::Command;
 
-use crate::support::{KillOnDrop, assert_contains, becomes};
+use tempfile::TempDir;
+
+use crate::support::{Served, assert_contains, becomes};
 
 /// The program with a configuration file in a folder of its own.
 struct Program {
-    process: KillOnDrop,
-    log: BufReader<ChildStderr>,
-    address: String,
-    folder: tempfile::TempDir,
+    served: Served,
+    folder: TempDir,
 }
 
 const KEY: &str = "a-key-that-is-long-enough-to-be-one";
 const OTHER_KEY: &str = "another-key-that-is-long-enough";
 
+impl Deref for Program {
+    type Target = Served;
+
+    fn deref(&self) -> &Served {
+        &self.served
+    }
+}
+
+impl DerefMut for Program {
+    fn deref_mut(&mut self) -> &mut Served {
+        &mut self.served
+    }
+}
+
 impl Program {
     fn start(text: &str, arguments: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("longshore.yaml");
-        fs::write(&file, text).expect("written");
-        Self::start_with(
-            folder,
-            &file,
-            Path::new(env!("CARGO_BIN_EXE_longshore")),
-            arguments,
-        )
-    }
-
-    fn start_with(
-        folder: tempfile::TempDir,
-        file: &Path,
-        program: &Path,
-        arguments: &[&str],
-    ) -> Self {
-        let mut program = Self::spawn(folder, file, program, arguments);
-        program.wait_for_address();
+        let mut program = Self::spawn(text, arguments);
+        program.wait_until_served();
         program
     }
 
     /// Starts the program without waiting until it serves.
-    fn spawn(folder: tempfile::TempDir, file: &Path, program: &Path, arguments: &[&str]) -> Self {
-        let mut process = Command::new(program)
+    fn spawn(text: &str, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = Path::new(env!("CARGO_BIN_EXE_longshore"));
+        Self::spawn_copy(program, folder, text, arguments)
+    }
+
+    fn spawn_copy(program: &Path, folder: TempDir, text: &str, arguments: &[&str]) -> Self {
+        let file = folder.path().join("longshore.yaml");
+        fs::write(&file, text).expect("written");
+        let mut command = Command::new(program);
+        command
             .args(["run", "--host", "127.0.0.1", "--config"])
             .arg(file)
             .args(arguments)
             .env_clear()
-            .env("LONGSHORE_LOG__FORMAT", "text")
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let log = BufReader::new(process.stderr.take().expect("piped"));
-        Self {
-            process: KillOnDrop(process),
-            log,
-            address: String::new(),
-            folder,
-        }
-    }
-
-    fn wait_for_address(&mut self) {
-        let line = self.wait_for("http://127.0.0.1:");
-        let (_, rest) = line.split_once("http://").expect("an address");
-        self.address = rest.split("/mcp").next().expect("a first part").to_owned();
-    }
-
-    /// The next line of the log with this in it.
-    fn wait_for(&mut self, part: &str) -> String {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            assert_ne!(
-                self.log.read_line(&mut line).expect("UTF-8"),
-                0,
-                "it ended without {part:?}: {said}"
-            );
-            if line.contains(part) {
-                return line;
-            }
-            said.push_str(&line);
-        }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("longshore.yaml")
+            .env("LONGSHORE_LOG__FORMAT", "text");
+        let served = Served::spawn(command);
+        Self { served, folder }
     }
 
     /// As editors do it: a new file in the old one's place.
     fn write(&self, text: &str) {
         let new = self.folder.path().join("new");
         fs::write(&new, text).expect("written");
-        fs::rename(new, self.file()).expect("renamed");
+        fs::rename(new, self.folder.path().join("longshore.yaml")).expect("renamed");
     }
 
     fn get(&self, path: &str, key: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\nConnection: close\r\n\r\n"
-        )
-        .expect("written");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("UTF-8");
-        answer
+        self.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\r\n"
+        ))
     }
 
     fn call(&self, tool: &str) -> String {
@@ -118,17 +82,11 @@ impl Program {
     }
 
     fn call_with(&self, tool: &str, arguments: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        write!(
-            stream,
+        self.ask(&format!(
             "POST /tools/{tool} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{arguments}",
+             Content-Length: {}\r\n\r\n{arguments}",
             arguments.len()
-        )
-        .expect("written");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("UTF-8");
-        answer
+        ))
     }
 }
 
@@ -229,11 +187,7 @@ fn a_change_or_sighup_during_the_start_takes_effect_after_it() {
         let more = format!(
             "upstreams_wait_seconds: 2\nupstreams:\n  slow: {{url: 'http://localhost:{port}/mcp'}}\n"
         );
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("longshore.yaml");
-        fs::write(&file, settings("one", KEY, &more)).expect("written");
-        let path = Path::new(env!("CARGO_BIN_EXE_longshore"));
-        let mut program = Program::spawn(folder, &file, path, &[]);
+        let mut program = Program::spawn(&settings("one", KEY, &more), &[]);
         // The start waits for the upstream server, which does not respond.
         let held = upstream.accept().expect("a connection");
         if hangs_up {
@@ -241,7 +195,7 @@ fn a_change_or_sighup_during_the_start_takes_effect_after_it() {
         } else {
             program.write(&settings("two", KEY, &more));
         }
-        program.wait_for_address();
+        program.wait_until_served();
         if hangs_up {
             program.wait_for("SIGHUP");
             program.wait_for("no setting that applies to a running server has changed");
@@ -290,21 +244,21 @@ fn a_moved_audit_log_is_opened_again_by_sighup_and_new_rules_are_recorded() {
 #[test]
 fn in_development_it_starts_again_when_a_setting_takes_that_or_the_program_changes() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("longshore.yaml");
-    fs::write(&file, settings("one", KEY, "")).expect("written");
     let copy = folder.path().join("longshore");
     fs::copy(env!("CARGO_BIN_EXE_longshore"), &copy).expect("copied");
-    let mut program = Program::start_with(folder, &file, &copy, &["--reload"]);
+    let text = settings("one", KEY, "");
+    let mut program = Program::spawn_copy(&copy, folder, &text, &["--reload"]);
+    program.wait_until_served();
     program.write(&settings("one", KEY, "stdio:\n  message_bytes: 1000\n"));
     program.wait_for("starting again");
-    program.wait_for_address();
+    program.wait_until_served();
     assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
 
     let new = copy.with_extension("new");
     fs::copy(env!("CARGO_BIN_EXE_longshore"), &new).expect("copied");
     fs::rename(&new, &copy).expect("renamed");
     program.wait_for("the program has changed");
-    program.wait_for_address();
+    program.wait_until_served();
     assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
     program.process.signal("TERM");
     assert_eq!(program.process.exit_code(), Some(0));

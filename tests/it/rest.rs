@@ -161,10 +161,7 @@ fn other_methods_are_refused_with_those_that_a_path_has() {
 
 #[test]
 fn tools_are_listed_page_by_page() {
-    let server = Serve::new()
-        .configured(|c| c.toolsets.push("demo".to_owned()))
-        .page_size(3)
-        .start();
+    let server = Serve::new().toolset("demo").page_size(3).start();
     let mut names = Vec::new();
     let mut path = "/tools".to_owned();
     loop {
@@ -285,7 +282,7 @@ fn a_tool_that_runs_only_as_a_task_needs_mcp() {
 #[test]
 fn a_body_over_the_limit_is_refused() {
     let server = Serve::new()
-        .configured(|c| c.toolsets.push("demo".to_owned()))
+        .toolset("demo")
         .limits(|limits| limits.body_bytes = 100)
         .start();
     let body = |length: usize| format!("{{\"message\": \"{}\"}}", "a".repeat(length - 15));

@@ -47,9 +47,7 @@ fn metas<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
 
 #[test]
 fn meta_08_keys_of_meta_are_the_specifications_or_have_a_prefix() {
-    let server = Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .start();
+    let server = Serve::new().toolset("everything").start();
     let answers = [
         Stateless::new("server/discover", json!({})),
         Stateless::new("tools/list", json!({})),

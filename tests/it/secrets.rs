@@ -6,15 +6,14 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::support::{KillOnDrop, Stateless};
+use crate::support::{Served, Stateless, longshore, said, tls_file};
 
 /// All canaries, by where they were planted.
 const PLANTED: [&str; 26] = [
@@ -211,13 +210,6 @@ fn settings(port: u16, folder: &Path) -> String {
     .to_string()
 }
 
-/// The program, and everything that it has printed.
-struct Program {
-    process: KillOnDrop,
-    printed: Arc<Mutex<String>>,
-    address: String,
-}
-
 fn variables(port: u16, folder: &Path) -> BTreeMap<String, String> {
     let text = |path: &str| folder.join(path).display().to_string();
     [
@@ -239,84 +231,8 @@ fn variables(port: u16, folder: &Path) -> BTreeMap<String, String> {
     .into()
 }
 
-fn longshore(arguments: &[&str], variables: &BTreeMap<String, String>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(variables)
-        .stdin(Stdio::null());
-    command
-}
-
-impl Program {
-    fn start(variables: &BTreeMap<String, String>) -> Self {
-        let mut process = longshore(&["run", "--host", "127.0.0.1"], variables)
-            .stderr(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let printed = Arc::<Mutex<String>>::default();
-        for mut pipe in [
-            Box::new(process.stderr.take().expect("piped")) as Box<dyn std::io::Read + Send>,
-            Box::new(process.stdout.take().expect("piped")),
-        ] {
-            let printed = Arc::clone(&printed);
-            std::thread::spawn(move || {
-                let mut buffer = [0; 16 * 1024];
-                while let Ok(count @ 1..) = pipe.read(&mut buffer) {
-                    let text = String::from_utf8_lossy(&buffer[..count]);
-                    printed.lock().expect("not poisoned").push_str(&text);
-                }
-            });
-        }
-        let mut program = Self {
-            process: KillOnDrop(process),
-            printed,
-            address: String::new(),
-        };
-        program.address = program.until(|printed| {
-            let (_, rest) = printed
-                .split_once("http://127.0.0.1:")
-                .filter(|(_, r)| r.contains("/mcp"))?;
-            let places = printed.match_indices("http://127.0.0.1:");
-            let _ = rest;
-            places
-                .filter_map(|(at, _)| printed[at + 7..].split_once("/mcp"))
-                .map(|(address, _)| address.to_owned())
-                .find(|address| address.len() < 22 && printed.contains("serv"))
-        });
-        program
-    }
-
-    fn until<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
-        let begun = Instant::now();
-        loop {
-            if let Some(found) = find(&self.printed.lock().expect("not poisoned")) {
-                return found;
-            }
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "{}",
-                self.printed.lock().expect("not poisoned")
-            );
-            std::thread::yield_now();
-        }
-    }
-
-    /// Sends a request, and returns the whole response.
-    fn ask(&self, text: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let text = text.replacen("\r\n", "\r\nconnection: close\r\n", 1);
-        stream.write_all(text.as_bytes()).expect("it reads");
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8_lossy(&answer).into_owned()
-    }
-}
-
 /// Everything that can be asked, with a canary wherever a caller can put one.
-fn ask_everything(program: &Program) -> String {
+fn ask_everything(program: &Served) -> String {
     let key = canary("api-key");
     let with_key = |call: Stateless| {
         call.and("x-api-key", &key)
@@ -416,7 +332,10 @@ fn sec_12_no_secret_is_printed_exported_or_answered() {
         }
         let mut variables = variables(world.port, folder.path());
         variables.insert("LONGSHORE_LOG__FORMAT".to_owned(), format.to_owned());
-        let mut program = Program::start(&variables);
+        let mut command = longshore(&["run", "--host", "127.0.0.1"], &[]);
+        command.envs(&variables);
+        let mut program = Served::start(command);
+        let printed = program.read_to_end();
         let answers = ask_everything(&program);
         assert_says_nothing("an answer", &answers);
         #[cfg(target_os = "linux")]
@@ -440,8 +359,8 @@ fn sec_12_no_secret_is_printed_exported_or_answered() {
         // Everything that is written or exported later than it is answered.
         program.process.signal("TERM");
         assert_eq!(program.process.exit_code(), Some(0));
-        program.until(|printed| printed.contains(r#""event":"stop""#).then_some(()));
-        let printed = program.printed.lock().expect("not poisoned").clone();
+        let printed = printed.join().expect("read");
+        assert!(printed.contains(r#""event":"stop""#), "{printed}");
         assert_says_nothing("the log", &printed);
         assert!(
             printed.contains("TRACE") && printed.contains("[redacted]"),
@@ -505,12 +424,8 @@ fn sec_12_no_secret_is_told_by_those_who_explain_or_check_a_configuration() {
     close(&folder.path().join("keys"));
     let variables = variables(1, folder.path());
     let say = |arguments: &[&str]| {
-        let output = longshore(arguments, &variables).output().expect("runs");
-        let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&text).into_owned(),
-        )
+        let (code, text) = said(longshore(arguments, &[]).envs(&variables));
+        (code == Some(0), text)
     };
     for arguments in [
         &["config", "explain"][..],
@@ -564,8 +479,7 @@ fn sec_12_debug_output_of_a_configuration_shows_no_secret() {
 #[test]
 fn sec_12_the_key_of_tls_is_not_shown() {
     let folder = tempfile::tempdir().expect("a folder");
-    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls");
-    let key = fs::read_to_string(format!("{here}/server.key")).expect("a key");
+    let key = fs::read_to_string(tls_file("server.key")).expect("a key");
     // Beside the key, and inside of what claims to be one.
     for (text, good) in [
         (format!("{}\n{key}", canary("tls-key")), true),
@@ -580,19 +494,10 @@ fn sec_12_the_key_of_tls_is_not_shown() {
         let path = folder.path().join("tls.key");
         fs::write(&path, text).expect("written");
         close(&path);
-        let variables = BTreeMap::from([
-            (
-                "LONGSHORE_HTTP__TLS__CERTIFICATE".to_owned(),
-                format!("{here}/server.crt"),
-            ),
-            (
-                "LONGSHORE_HTTP__TLS__KEY".to_owned(),
-                path.display().to_string(),
-            ),
-            ("LONGSHORE_LOG__LEVEL".to_owned(), "trace".to_owned()),
-            ("LONGSHORE_PORT".to_owned(), "0".to_owned()),
-        ]);
+        let variables = [("LONGSHORE_LOG__LEVEL", "trace"), ("LONGSHORE_PORT", "0")];
         let mut process = longshore(&["run"], &variables)
+            .env("LONGSHORE_HTTP__TLS__CERTIFICATE", tls_file("server.crt"))
+            .env("LONGSHORE_HTTP__TLS__KEY", &path)
             .stderr(Stdio::piped())
             .spawn()
             .expect("started");

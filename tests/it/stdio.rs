@@ -5,7 +5,7 @@ use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Conversation, KillOnDrop, meta, request};
+use crate::support::{Conversation, KillOnDrop, longshore, meta, request};
 use crate::upstream::late;
 
 /// The program, as a client starts it.
@@ -22,11 +22,8 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 impl Program {
     fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args(["run", "--transport", "stdio"])
+        let mut child = longshore(&["run", "--transport", "stdio"], environment)
             .args(arguments)
-            .env_clear()
-            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,17 +17,12 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Strea
 use serde_json::{Value, json};
 
 use crate::auth::{CI, bearer, with_keys};
-use crate::support::{Running, Serve, Site, Stateless, Told};
+use crate::support::{self, Running, Serve, Site, Stateless, Told, longshore, tls_file};
 
 /// Returns the message it was given.
 #[tool]
 async fn echo(message: String) -> String {
     message
-}
-
-/// A file of `tests/it/tls`.
-fn file(name: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls")).join(name)
 }
 
 fn server(asks_clients: bool) -> Running {
@@ -38,10 +32,9 @@ fn server(asks_clients: bool) -> Running {
 fn server_with(asks_clients: bool, change: impl FnOnce(&mut Config)) -> Running {
     Serve::new()
         .tool(echo)
+        .tls()
         .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt"));
-            c.http.tls.key = Some(file("server.key"));
-            c.http.tls.client_ca = asks_clients.then(|| file("ca.crt"));
+            c.http.tls.client_ca = asks_clients.then(|| tls_file("ca.crt"));
         })
         .configured(change)
         .start()
@@ -50,7 +43,7 @@ fn server_with(asks_clients: bool, change: impl FnOnce(&mut Config)) -> Running 
 /// A client that trusts the authority, and shows a certificate or none.
 fn client(shows: bool, protocol: &str) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(file("ca.crt")).expect("a certificate");
+    let authority = CertificateDer::from_pem_file(tls_file("ca.crt")).expect("a certificate");
     roots.add(authority).expect("an authority");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -58,8 +51,9 @@ fn client(shows: bool, protocol: &str) -> Arc<ClientConfig> {
         .expect("versions")
         .with_root_certificates(roots);
     let mut config = if shows {
-        let certificate = CertificateDer::from_pem_file(file("client.crt")).expect("a certificate");
-        let key = PrivateKeyDer::from_pem_file(file("client.key")).expect("a key");
+        let certificate =
+            CertificateDer::from_pem_file(tls_file("client.crt")).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_file(tls_file("client.key")).expect("a key");
         builder
             .with_client_auth_cert(vec![certificate], key)
             .expect("a pair")
@@ -181,10 +175,9 @@ async fn whoami(context: &CallContext) -> String {
 fn asking(change: impl FnOnce(&mut Config)) -> Running {
     Serve::new()
         .tool(whoami)
+        .tls()
         .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt"));
-            c.http.tls.key = Some(file("server.key"));
-            c.http.tls.client_ca = Some(file("ca.crt"));
+            c.http.tls.client_ca = Some(tls_file("ca.crt"));
         })
         .configured(change)
         .start()
@@ -339,9 +332,8 @@ fn who_does_not_shake_hands_is_let_go_of() {
 fn auth_01_without_a_public_url_metadata_and_challenges_name_https() {
     let server = Serve::new()
         .tool(echo)
+        .tls()
         .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt"));
-            c.http.tls.key = Some(file("server.key"));
             c.auth.oauth.issuer = Some("https://id.example.com".to_owned());
             c.auth.oauth.audience = vec!["api".to_owned()];
             c.auth.oauth.jwks_url = Some("http://127.0.0.1:9/jwks".to_owned());
@@ -367,11 +359,11 @@ fn auth_01_without_a_public_url_metadata_and_challenges_name_https() {
 fn certificates_that_cannot_be_used_are_told_at_start() {
     let mut config = longshore::Config::default();
     config.http.port = 0;
-    config.http.tls.certificate = Some(file("server.crt"));
+    config.http.tls.certificate = Some(tls_file("server.crt"));
     let error = crate::support::bind(longshore::App::new().config(config.clone()));
     let error = error.expect_err("half of it").to_string();
     assert!(error.contains("http.tls.key"), "{error}");
-    config.http.tls.key = Some(file("client.key"));
+    config.http.tls.key = Some(tls_file("client.key"));
     let error = crate::support::bind(longshore::App::new().config(config));
     let error = error.expect_err("another's key").to_string();
     assert!(error.contains("cannot be used together"), "{error}");
@@ -384,7 +376,7 @@ async fn our_own_client_shows_a_certificate_if_it_has_one() {
     let server = server(true);
     let url = format!("https://localhost:{}/livez", server.address().port());
     let url: url::Url = url.parse().expect("a URL");
-    let pem = |name: &str| std::fs::read(file(name)).expect("there");
+    let pem = |name: &str| std::fs::read(tls_file(name)).expect("there");
     let builder = || {
         let client = Client::builder(Guard::public().trust(&url));
         client.roots(&pem("ca.crt")).expect("an authority")
@@ -413,20 +405,13 @@ async fn our_own_client_shows_a_certificate_if_it_has_one() {
 fn the_health_check_asks_by_tls_where_that_is_what_is_served() {
     for asks_clients in [false, true] {
         let server = server(asks_clients);
-        let checked = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args([
-                "healthcheck",
-                "--port",
-                &server.address().port().to_string(),
-            ])
-            .env_clear()
-            .env("LONGSHORE_HTTP__TLS__CERTIFICATE", file("server.crt"))
-            .env("LONGSHORE_HTTP__TLS__KEY", file("server.key"))
-            .output()
-            .expect("it runs");
-        let said = [checked.stdout, checked.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert_eq!(checked.status.success(), !asks_clients, "{said}");
+        let port = server.address().port().to_string();
+        let mut command = longshore(&["healthcheck", "--port", &port], &[]);
+        command
+            .env("LONGSHORE_HTTP__TLS__CERTIFICATE", tls_file("server.crt"))
+            .env("LONGSHORE_HTTP__TLS__KEY", tls_file("server.key"));
+        let (code, said) = support::said(&mut command);
+        assert_eq!(code, Some(i32::from(asks_clients)), "{said}");
         let expected = match asks_clients {
             false => "\"ready\":true",
             true => "http.admin.port",
@@ -452,10 +437,9 @@ fn a_token_that_is_bound_to_a_certificate_counts_on_a_connection_that_shows_it()
     let url = issuer.url;
     let server = Serve::new()
         .tool(echo)
+        .tls()
         .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt"));
-            c.http.tls.key = Some(file("server.key"));
-            c.http.tls.client_ca = Some(file("ca.crt"));
+            c.http.tls.client_ca = Some(tls_file("ca.crt"));
             c.http.tls.client_optional = true;
             c.http.public_url = Some("https://mcp.example.com".to_owned());
             c.auth.oauth.issuer = Some(url.clone());

@@ -1,51 +1,34 @@
 //! A socket in the file system instead of a port.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{KillOnDrop, Stateless, assert_contains, becomes};
+use crate::support::{Served, Stateless, assert_contains, becomes, longshore, said};
 
 fn program(arguments: &[&str], socket: &Path, variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    let mut command = longshore(arguments, variables);
     command
-        .args(arguments)
-        .env_clear()
         .env("LONGSHORE_HTTP__UNIX_SOCKET", socket)
         .env("LONGSHORE_LOG", "info")
-        .env("LONGSHORE_LOG__FORMAT", "json")
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .stdout(Stdio::piped());
+        .env("LONGSHORE_LOG__FORMAT", "json");
     command
 }
 
-struct Served {
-    child: KillOnDrop,
+struct Server {
+    program: Served,
     socket: PathBuf,
 }
 
-impl Served {
+impl Server {
     fn start(socket: &Path, variables: &[(&str, &str)]) -> Self {
-        let mut child = program(&["run"], socket, variables)
-            .spawn()
-            .expect("started");
-        let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        // By its greeting, or its log.
-        while !line.contains("serves") && !line.contains("serving") {
-            line.clear();
-            assert_ne!(said.read_line(&mut line).expect("text"), 0, "it ended");
-        }
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut said, &mut std::io::sink());
-        });
+        let mut program = Served::spawn(program(&["run"], socket, variables));
+        program.wait_for("serving");
         Self {
-            child: KillOnDrop(child),
+            program,
             socket: socket.to_owned(),
         }
     }
@@ -62,8 +45,8 @@ impl Served {
     }
 
     fn stop(&mut self) -> Option<i32> {
-        self.child.signal("TERM");
-        self.child.exit_code()
+        self.program.process.signal("TERM");
+        self.program.process.exit_code()
     }
 }
 
@@ -73,15 +56,11 @@ fn call() -> String {
         .text()
 }
 
-fn complaint(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("longshore.sock");
-    let mut server = Served::start(&socket, &[]);
+    let mut server = Server::start(&socket, &[]);
     let mode = std::fs::metadata(&socket)
         .expect("there")
         .permissions()
@@ -90,21 +69,16 @@ fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
     let answer = server.ask(&call());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("through a file"), "{answer}");
-    let healthy = program(&["healthcheck"], &socket, &[])
-        .output()
-        .expect("run");
-    assert!(healthy.status.success(), "{}", complaint(&healthy));
+    let (code, text) = said(&mut program(&["healthcheck"], &socket, &[]));
+    assert_eq!(code, Some(0), "{text}");
     // A second server leaves it alone.
-    let second = program(&["run"], &socket, &[]).output().expect("run");
-    assert_eq!(second.status.code(), Some(1));
-    let said = complaint(&second);
-    assert_contains(&said, &["longshore.sock", "http.unix_socket"]);
+    let (code, text) = said(&mut program(&["run"], &socket, &[]));
+    assert_eq!(code, Some(1));
+    assert_contains(&text, &["longshore.sock", "http.unix_socket"]);
     assert_eq!(server.stop(), Some(0));
     assert!(!socket.exists());
-    let sick = program(&["healthcheck"], &socket, &[])
-        .output()
-        .expect("run");
-    assert_eq!(sick.status.code(), Some(1));
+    let (code, _) = said(&mut program(&["healthcheck"], &socket, &[]));
+    assert_eq!(code, Some(1));
 }
 
 #[test]
@@ -114,7 +88,7 @@ fn what_a_server_that_is_gone_has_left_is_taken_over_and_nothing_else_is() {
     // A killed process leaves its socket.
     drop(UnixListener::bind(&socket).expect("bound"));
     assert!(socket.exists());
-    let mut server = Served::start(&socket, &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", "600")]);
+    let mut server = Server::start(&socket, &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", "600")]);
     let mode = std::fs::metadata(&socket)
         .expect("there")
         .permissions()
@@ -129,20 +103,14 @@ fn what_a_server_that_is_gone_has_left_is_taken_over_and_nothing_else_is() {
 
     let file = folder.path().join("notes.txt");
     std::fs::write(&file, "dear diary").expect("written");
-    let refused = program(&["run"], &file, &[]).output().expect("run");
-    assert_eq!(refused.status.code(), Some(1));
+    let (code, _) = said(&mut program(&["run"], &file, &[]));
+    assert_eq!(code, Some(1));
     assert_eq!(std::fs::read_to_string(&file).expect("there"), "dear diary");
     for mode in ["rw", "888", "1777"] {
-        let refused = program(
-            &["run"],
-            &socket,
-            &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", mode)],
-        )
-        .output()
-        .expect("run");
-        assert_eq!(refused.status.code(), Some(1));
-        let said = complaint(&refused);
-        assert!(said.contains("digits of chmod"), "{said}");
+        let variables = [("LONGSHORE_HTTP__UNIX_SOCKET_MODE", mode)];
+        let (code, text) = said(&mut program(&["run"], &socket, &variables));
+        assert_eq!(code, Some(1));
+        assert!(text.contains("digits of chmod"), "{text}");
     }
 }
 
@@ -164,12 +132,9 @@ fn a_signal_before_anything_is_served_ends_it_well() {
         ("LONGSHORE_UPSTREAMS_WAIT_SECONDS", "60"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let child = program(&["run"], &socket, &variables)
-        .spawn()
-        .expect("started");
-    let mut server = Served {
-        child: KillOnDrop(child),
-        socket: socket.clone(),
+    let mut server = Server {
+        program: Served::spawn(program(&["run"], &socket, &variables)),
+        socket,
     };
     becomes(|| started.exists());
     assert!(!server.socket.exists());

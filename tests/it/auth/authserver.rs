@@ -38,7 +38,7 @@ fn send(server: &Running, head: &str, body: &str) -> Response {
 }
 
 #[test]
-fn auth_an_unauthenticated_client_finds_the_authorization_server_and_registers() {
+fn auth_13_an_unauthenticated_client_finds_the_authorization_server_and_registers() {
     let server = served();
     let challenge = server.post(&[], "{}");
     assert_eq!(challenge.status, 401);
@@ -50,6 +50,14 @@ fn auth_an_unauthenticated_client_finds_the_authorization_server_and_registers()
     assert_eq!(metadata.header("access-control-allow-origin"), Some("*"));
     let metadata = metadata.json();
     assert_eq!(metadata["issuer"], "https://mcp.example.com");
+    // Clients that read no metadata use the default endpoints.
+    for (name, path) in [
+        ("authorization_endpoint", "authorize"),
+        ("token_endpoint", "token"),
+        ("registration_endpoint", "register"),
+    ] {
+        assert_eq!(metadata[name], format!("https://mcp.example.com/{path}"));
+    }
     assert_eq!(metadata["scopes_supported"], json!(["mcp"]));
 
     let client = r#"{"client_name":"Editor","redirect_uris":["http://127.0.0.1/callback"]}"#;

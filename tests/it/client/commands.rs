@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::support::{Asked, Site, Told, longshore};
+use crate::support::{self, Asked, Site, Told, longshore};
 
 /// A server with a tool whose argument is mirrored, one that breaks the rules for that, and one that asks.
 fn shop() -> Site {
@@ -47,13 +47,8 @@ fn shop() -> Site {
 }
 
 fn run(arguments: &[&str]) -> (bool, String, String) {
-    let output = longshore(arguments, &[]).output().expect("runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (
-        output.status.success(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    let (code, stdout, stderr) = support::run(&mut longshore(arguments, &[]));
+    (code == Some(0), stdout, stderr)
 }
 
 fn said(out: &str) -> Value {
@@ -121,9 +116,9 @@ fn shells_complete_what_the_server_offers() {
             ("_CLAP_COMPLETE_INDEX", &*index),
             ("_CLAP_IFS", " "),
         ];
-        let output = longshore(&arguments, &variables).output().expect("runs");
-        assert!(output.status.success() && output.stderr.is_empty());
-        String::from_utf8(output.stdout).expect("UTF-8")
+        let (code, stdout, stderr) = support::run(&mut longshore(&arguments, &variables));
+        assert_eq!((code, stderr.as_str()), (Some(0), ""));
+        stdout
     };
     let url = format!("{}/mcp", shop.url);
     assert!(completed(&["call", &url, ""]).starts_with("buy bad ask --config"));

@@ -7,26 +7,18 @@ use longshore::seal::Secret;
 use serde_json::json;
 
 use super::{Filter, at, demo, doctor, in_front, pass_on};
-use crate::support::{Running, Serve, Site, Told, free_port};
+use crate::support::{Running, Serve, Site, Told, free_port, tls_file};
 
 #[test]
 fn certificates_are_looked_at_as_clients_do() {
-    let file = |name: &str| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
-    let server = demo()
-        .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt").into());
-            c.http.tls.key = Some(file("server.key").into());
-        })
-        .start();
+    let server = demo().tls().start();
     let url = format!("https://localhost:{}/mcp", server.address().port());
     let said = doctor(&["--url", &url, "--hold", "1"], &[]);
     assert_eq!(said.code, Some(1));
     said.assert("tls", "chain", "failure", &["--ca", "whole chain"]);
     said.assert("streams", "subscriptions/listen", "ok", &[]);
-    let said = doctor(
-        &["--url", &url, "--hold", "1", "--ca", &file("ca.crt")],
-        &[],
-    );
+    let ca = tls_file("ca.crt").display().to_string();
+    let said = doctor(&["--url", &url, "--hold", "1", "--ca", &ca], &[]);
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     said.assert("tls", "chain", "ok", &[]);
     said.assert("tls", "expiry", "ok", &["not before 2"]);
@@ -48,13 +40,7 @@ fn hello_version(stream: &TcpStream) -> Option<[u8; 2]> {
 
 #[test]
 fn versions_of_tls_that_nobody_should_speak_are_told() {
-    let file = |name: &str| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
-    let server = demo()
-        .configured(|c| {
-            c.http.tls.certificate = Some(file("server.crt").into());
-            c.http.tls.key = Some(file("server.key").into());
-        })
-        .start();
+    let server = demo().tls().start();
     let address = server.address();
     let front = in_front(move |mut stream| match hello_version(&stream) {
         // It continues in TLS 1.1, and rejects TLS 1.0.
@@ -72,10 +58,8 @@ fn versions_of_tls_that_nobody_should_speak_are_told() {
         _ => pass_on(stream, address, |_| Filter::Pass),
     });
     let url = format!("https://localhost:{}/mcp", front.port());
-    let said = doctor(
-        &["--url", &url, "--hold", "1", "--ca", &file("ca.crt")],
-        &[],
-    );
+    let ca = tls_file("ca.crt").display().to_string();
+    let said = doctor(&["--url", &url, "--hold", "1", "--ca", &ca], &[]);
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     said.assert("tls", "versions", "ok", &[]);
     said.assert(

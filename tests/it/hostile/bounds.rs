@@ -2,44 +2,26 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use longshore::{CallContext, Config, Definition, LogLevel, tool_fn};
 use serde_json::{Map, Value, json};
 
 use super::http2::frame;
 use super::{Case, Lifecycle, META, Sessions, bytes, run_on, say, stateless};
-use crate::support::{Running, Serve, Stateless};
+use crate::support::{Running, Serve, Stateless, becomes, longshore, said};
 
 fn narrow(change: impl FnOnce(&mut Config)) -> Running {
     Serve::new().tool(say).admin().configured(change).start()
 }
 
-/// Returns how often a limit was hit, by the server's metric.
-fn hits(server: &Running, limit: &str) -> u64 {
-    let mut admin = server.connect_to_admin();
-    let page = admin
-        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .receive();
-    let line = format!("longshore_limit_hits_total{{limit=\"{limit}\"}} ");
-    let found = page.body.lines().find_map(|l| l.strip_prefix(&line));
-    let found = found.unwrap_or_else(|| panic!("no {line}"));
-    found.parse::<f64>().expect("a number") as u64
-}
-
 /// Asserts how often a limit was hit. The metric may lag slightly behind a closed connection.
 #[track_caller]
 fn counted(server: &Running, limit: &str, times: u64) {
-    let begun = Instant::now();
-    loop {
-        let found = hits(server, limit);
-        if found == times {
-            return;
-        }
-        let late = Duration::from_secs(10) < begun.elapsed();
-        assert!(!late && found < times, "{limit}: {found}, not {times}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    becomes(|| {
+        let found = server.admin_page("/metrics").limit_hits(limit);
+        assert!(found <= times, "{limit}: {found}, not {times}");
+        found == times
+    });
 }
 
 fn nested(levels: usize) -> String {
@@ -320,13 +302,9 @@ fn checked(settings: &Value) -> String {
     let path = folder.path().join("longshore.json");
     let mut file = std::fs::File::create(&path).expect("a file");
     write!(file, "{settings}").expect("written");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
-        .args(["config", "check", "--config"])
-        .arg(&path)
-        .output()
-        .expect("runs");
-    assert!(!output.status.success(), "{settings} is taken");
-    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+    let (code, text) = said(longshore(&["config", "check", "--config"], &[]).arg(&path));
+    assert_eq!(code, Some(1), "{settings} is taken");
+    text
 }
 
 #[test]
@@ -346,18 +324,24 @@ fn sub_03_streams_have_their_number_of_resources_and_it_is_counted() {
 
 /// Returns the GOAWAY code for a client that opens and resets this many HTTP/2 streams, or nothing.
 fn told_for_resets(server: &Running, resets: u32) -> Option<u32> {
-    const SETTINGS: u8 = 4;
     const HEADERS: u8 = 1;
     const RESET: u8 = 3;
-    const GOAWAY: u8 = 7;
     // GET, http, / and the authority, in the form that everybody begins with.
     let head = b"\x82\x86\x84\x41\x09localhost";
+    let frames = (0..resets).flat_map(|n| {
+        let reset = frame(RESET, 0, 2 * n + 1, &8_u32.to_be_bytes());
+        [frame(HEADERS, 5, 2 * n + 1, head), reset].concat()
+    });
+    told_for(server, frames)
+}
+
+/// Returns the GOAWAY code for a client that sends these frames of HTTP/2, or nothing.
+fn told_for(server: &Running, frames: impl IntoIterator<Item = u8>) -> Option<u32> {
+    const SETTINGS: u8 = 4;
+    const GOAWAY: u8 = 7;
     let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     sent.extend(frame(SETTINGS, 0, 0, b""));
-    for n in 0..resets {
-        sent.extend(frame(HEADERS, 5, 2 * n + 1, head));
-        sent.extend(frame(RESET, 0, 2 * n + 1, &8_u32.to_be_bytes()));
-    }
+    sent.extend(frames);
     // PING, whose answer comes behind everything before it.
     sent.extend(frame(6, 0, 0, b"12345678"));
     let mut wire = super::Wire::open(server);
@@ -405,6 +389,18 @@ fn http_2_clients_that_take_all_back_are_told_to_calm_down_and_counted() {
 }
 
 #[test]
+fn http_2_clients_that_send_too_many_frames_of_no_request_are_told_to_calm_down_and_counted() {
+    const PRIORITY: u8 = 2;
+    let limit = "http.limits.http2_control_frames_per_second";
+    for (frames, ends) in [(50, false), (1000, true)] {
+        let server = narrow(|c| c.http.limits.http2_control_frames_per_second = 100);
+        let told = told_for(&server, frame(PRIORITY, 0, 1, &[0; 5]).repeat(frames));
+        assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{frames}");
+        counted(&server, limit, u64::from(ends));
+    }
+}
+
+#[test]
 fn http_2_clients_that_take_back_too_much_in_a_second_are_told_to_calm_down_and_counted() {
     for (resets, ends) in [(10, false), (11, true)] {
         let server = narrow(|c| {
@@ -422,11 +418,7 @@ fn http_2_clients_that_take_back_too_much_in_a_second_are_told_to_calm_down_and_
 #[test]
 fn names_that_strangers_make_up_are_no_labels() {
     let server = narrow(|_| {});
-    let page = || {
-        let mut admin = server.connect_to_admin();
-        let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        admin.send(request).receive().body
-    };
+    let page = || server.admin_page("/metrics").body;
     let asked = |round: usize| {
         let made_up = format!("canary{round}");
         let list = format!(

@@ -116,13 +116,7 @@ fn stateless(method: &str, params: Value, key: &str) -> Stateless {
 }
 
 fn metric(server: &Running, name: &str) -> f64 {
-    let text = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let metrics = server.connect_to_admin().send(text).receive().body;
-    metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-        .and_then(|value| value.parse().ok())
-        .unwrap_or_else(|| panic!("no {name} in {metrics}"))
+    server.admin_page("/metrics").metric(name)
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn serve() -> Serve {
         .tool(say)
         .tool(anything)
         .tool(numbers)
-        .configured(|c| c.toolsets.push("demo".to_owned()))
+        .toolset("demo")
 }
 
 /// A request and its expected response.

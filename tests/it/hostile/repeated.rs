@@ -202,9 +202,7 @@ fn a_member_that_appears_twice_is_found_by_way_of_call_tool_too() {
 
 #[test]
 fn a_prompts_arguments_appear_once() {
-    let server = Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .start();
+    let server = Serve::new().toolset("everything").start();
     let session = server.session("2025-11-25");
     let params = |arguments: &str| {
         format!(

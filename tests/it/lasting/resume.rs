@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{announcing, begin_call, changed, id_of, notification, open, resume};
-use crate::support::{AskedState, End, Fronted, Serve, StandIn, becomes};
+use crate::support::{
+    AskedState, Connection, End, Event, Fronted, Running, Serve, Session, StandIn, becomes,
+};
 
 /// Closes the stream, so that the client has to resume.
 #[tool]
@@ -299,16 +301,9 @@ fn what_is_kept_of_a_call_is_bounded_in_bytes_too() {
     };
     assert_eq!(resumes(id_of(&first)), 400);
     assert_eq!(resumes(id_of(&progress)), 200);
-    let mut metrics = it.server.connect_to_admin();
-    let text = metrics
-        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .receive()
-        .body;
-    let kept = text
-        .lines()
-        .find_map(|line| line.strip_prefix("longshore_streams_replay_bytes_total "))
-        .expect("the metric");
-    assert!(kept.parse::<f64>().expect("a number") > 100.0, "{kept}");
+    let metrics = it.server.admin_page("/metrics");
+    let kept = metrics.metric("longshore_streams_replay_bytes_total");
+    assert!(kept > 100.0, "{kept}");
 }
 
 #[test]
@@ -439,22 +434,28 @@ fn an_answer_is_kept_once_the_state_is_back_since_its_connection_may_be_broken()
     assert_eq!(back.event(), Some(answer));
 }
 
+/// Calls `asks_twice`. Returns the first question on its stream.
+fn begin_asking(server: &Running) -> (Session<'_>, Connection, Event) {
+    let session = server.session_of("2025-11-25", &json!({"roots": {}}));
+    let mut connection = server.connect();
+    let call = session.text("tools/call", &json!({"name": "asks_twice"}));
+    connection.send(call).receive_head();
+    connection.any_event().expect("its beginning");
+    let first = connection.any_event().expect("a question");
+    (session, connection, first)
+}
+
 #[test]
 fn a_question_is_kept_once_the_state_is_back_since_its_connection_may_be_broken() {
     let away = Away::default();
     let is_away = Arc::clone(&away.is_away);
     let app = App::new().tool(asks_twice).store(Arc::new(Fronted(away)));
     let server = Serve::new().app(|_| app).start();
-    let session = server.session_of("2025-11-25", &json!({"roots": {}}));
+    let (session, mut connection, first) = begin_asking(&server);
     let answer = |question: &Value| {
         let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}});
         session.post(&answer.to_string()).accepted();
     };
-    let mut connection = server.connect();
-    let call = session.text("tools/call", &json!({"name": "asks_twice"}));
-    connection.send(call).receive_head();
-    connection.any_event().expect("its beginning");
-    let first = connection.any_event().expect("a question");
     is_away.store(true, Ordering::SeqCst);
     answer(first.message.as_ref().expect("a question"));
     // The server cannot tell whether this arrives.
@@ -474,16 +475,11 @@ fn a_question_that_nobody_reads_is_kept_once_the_state_is_back() {
     let (is_away, failed) = (Arc::clone(&away.is_away), Arc::clone(&away.failed));
     let app = App::new().tool(asks_twice).store(Arc::new(Fronted(away)));
     let server = Serve::new().app(|_| app).start();
-    let session = server.session_of("2025-11-25", &json!({"roots": {}}));
+    let (session, mut connection, first) = begin_asking(&server);
     let answer = |question: &Value| {
         let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}});
         session.post(&answer.to_string()).accepted();
     };
-    let mut connection = server.connect();
-    let call = session.text("tools/call", &json!({"name": "asks_twice"}));
-    connection.send(call).receive_head();
-    connection.any_event().expect("its beginning");
-    let first = connection.any_event().expect("a question");
     let mut back = resume(&server, &session, id_of(&first));
     back.any_event().expect("its beginning");
     assert_eq!(connection.any_event(), None, "it has no reader now");

@@ -1,72 +1,16 @@
 //! A login that is kept in the state that replicas share.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use longshore::source::TokenStore;
 use serde_json::{Value, json};
 
-use super::World;
+use super::world::{World, has_tool};
 use crate::support::{
-    KillOnDrop, RedisServer, Running, Serve, Stateless, assert_contains, free_port, until,
+    RedisServer, Running, Serve, Served, Stateless, assert_contains, longshore, until,
 };
 
 const KEY: &str = "a key that all of these replicas have and nobody else";
-
-/// A replica that is a process of its own, and says everything that it can say.
-struct Program {
-    _process: KillOnDrop,
-    log: std::path::PathBuf,
-    address: String,
-}
-
-impl Program {
-    fn start(world: &World, file: &str) -> Self {
-        let log = world.folder.path().join("log");
-        let port = free_port().to_string();
-        let process = Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args([
-                "run",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                &port,
-                "--config",
-                file,
-            ])
-            .env_clear()
-            .env("LONGSHORE_LOG", "trace")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).expect("created"))
-            .spawn()
-            .expect("runs");
-        let program = Self {
-            _process: KillOnDrop(process),
-            log,
-            address: format!("127.0.0.1:{port}"),
-        };
-        until(|| TcpStream::connect(&program.address).ok());
-        program
-    }
-
-    fn said(&self) -> String {
-        std::fs::read_to_string(&self.log).expect("readable")
-    }
-
-    fn call(&self) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let text = Stateless::call("up__secret", json!({})).text();
-        let text = text.replacen("\r\n", "\r\nconnection: close\r\n", 1);
-        stream.write_all(text.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
-    }
-}
 
 fn replica(redis: &RedisServer, upstream: &Value) -> Running {
     let upstream = serde_json::from_value(upstream.clone()).expect("valid");
@@ -109,13 +53,25 @@ fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody
     assert!(world.login().is_none(), "nothing is left here");
 
     let (one, two) = (replica(&redis, &upstream), replica(&redis, &upstream));
-    let three = Program::start(&world, &file);
+    // A process of its own that logs everything.
+    let arguments = [
+        "run",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--config",
+        &file,
+    ];
+    let mut three = Served::start(longshore(&arguments, &[("LONGSHORE_LOG", "trace")]));
+    let log = three.read_to_end();
+    let secret = Stateless::call("up__secret", json!({})).text();
     let work = || {
         std::thread::scope(|scope| {
             let calls = [
                 scope.spawn(|| call(&one)["content"][0]["text"] == "done"),
                 scope.spawn(|| call(&two)["content"][0]["text"] == "done"),
-                scope.spawn(|| three.call().contains("done")),
+                scope.spawn(|| three.ask(&secret).contains("done")),
             ];
             let done = calls.map(|call| call.join().expect("no panic"));
             assert_eq!(done, [true; 3]);
@@ -135,14 +91,16 @@ fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody
     }
     // A command shares the stored token as well.
     let listed = world.run(&["list", "up", "--config", &file]);
-    assert!(super::has_tool(&listed), "{listed:?}");
+    assert!(has_tool(&listed), "{listed:?}");
 
     let logins = world.run(&["logins", "--config", &file]);
     let logins = String::from_utf8(logins.stdout).expect("UTF-8");
     let kept: Vec<Value> = serde_json::from_str(&logins).expect("JSON");
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0]["server"], world.server());
-    let log = three.said();
+    three.process.signal("TERM");
+    assert_eq!(three.process.exit_code(), Some(0));
+    let log = log.join().expect("read");
     assert!(
         log.contains("TRACE") || log.contains("\"trace\""),
         "it says little"

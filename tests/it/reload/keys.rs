@@ -74,6 +74,22 @@ fn streams_of_a_key_that_is_taken_away_end_and_those_of_others_go_on() {
 }
 
 #[test]
+fn a_key_that_is_taken_away_opens_nothing_on_a_connection_that_has_shown_it() {
+    let settings = |keys: &str| format!("http: {{port: 0}}\nauth: {{api_keys: [{keys}]}}\n");
+    let both = format!("'me={KEY}', 'other={OTHER_KEY}'");
+    let mut program = Program::start(&settings(&both), &[]);
+    let mut connection = program.connect();
+    let mut status = || {
+        let tools = format!("GET /tools HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\n\r\n");
+        connection.send(tools).receive().status
+    };
+    assert_eq!([status(), status(), status()], [200; 3]);
+    program.write(&settings(&format!("'other={OTHER_KEY}'")));
+    program.wait_for("is in force");
+    assert_eq!(status(), 401);
+}
+
+#[test]
 fn the_last_key_is_revoked_when_it_is_taken_away() {
     let mut program = Program::start(&settings("one", KEY, ""), &[]);
     assert!(program.get("/tools", KEY).starts_with("HTTP/1.1 200"));

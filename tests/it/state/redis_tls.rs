@@ -1,6 +1,5 @@
 //! Redis over TLS: trusted certificates and client certificates.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,17 +8,12 @@ use bytes::Bytes;
 use longshore::state::{Redis, State, StateConfig, StateError, StateTlsConfig};
 
 use super::contract;
-use crate::support::{RedisServer, assert_contains, free_port};
+use crate::support::{RedisServer, assert_contains, free_port, tls_file};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A file of `tests/it/tls`. The server's certificate is for `localhost` and `127.0.0.1`.
-fn file(name: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls")).join(name)
-}
-
 fn path(name: &str) -> String {
-    file(name).to_str().expect("UTF-8").to_owned()
+    tls_file(name).to_str().expect("UTF-8").to_owned()
 }
 
 /// A server with a port for TLS, and that port. Clients have to show a certificate if they are asked to.
@@ -49,7 +43,7 @@ fn secure(asks_clients: bool, more: &[&str]) -> Option<(RedisServer, u16)> {
 
 fn trusting() -> StateTlsConfig {
     StateTlsConfig {
-        ca: Some(file("ca.crt")),
+        ca: Some(tls_file("ca.crt")),
         ..StateTlsConfig::default()
     }
 }
@@ -144,8 +138,8 @@ async fn a_store_that_wants_a_certificate_is_shown_one() {
     let reason = refused(&url, trusting()).await;
     assert!(reason.contains("state.tls.certificate"), "{reason}");
     let shown = StateTlsConfig {
-        certificate: Some(file("client.crt")),
-        key: Some(file("client.key")),
+        certificate: Some(tls_file("client.crt")),
+        key: Some(tls_file("client.key")),
         ..trusting()
     };
     let state = fresh(&url, shown);

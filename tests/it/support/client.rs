@@ -237,12 +237,13 @@ impl Connection {
         }
     }
 
-    /// Waits until the server closes the connection, and ignores data before that.
-    pub(crate) fn assert_ends(&mut self) {
-        let ended = std::io::copy(&mut self.stream, &mut std::io::sink());
-        if let Err(e) = ended {
+    /// Waits until the server closes the connection. Returns how many bytes arrive before that.
+    pub(crate) fn assert_ends(&mut self) -> usize {
+        let mut rest = Vec::new();
+        if let Err(e) = self.stream.read_to_end(&mut rest) {
             assert_eq!(e.kind(), ErrorKind::ConnectionReset, "not closed in time");
         }
+        rest.len()
     }
 
     /// Closes our half: the server reads an end, and may still answer.
@@ -292,6 +293,20 @@ impl Response {
             "{self:?}"
         );
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Returns the value of a metric on this page.
+    #[track_caller]
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        let found = self.body.lines().find_map(value);
+        found.unwrap_or_else(|| panic!("no {name} in {}", self.body))
+    }
+
+    /// Returns how often a limit was hit, by the metric on this page.
+    #[track_caller]
+    pub(crate) fn limit_hits(&self, limit: &str) -> u64 {
+        self.metric(&format!("longshore_limit_hits_total{{limit=\"{limit}\"}}")) as u64
     }
 
     /// Asserts an answer with a result, and returns that.

@@ -24,13 +24,13 @@ pub(crate) use gate::{End, Gate};
 pub(crate) use harness::Checked;
 pub(crate) use mcp::{Session, Stateless, meta, request};
 pub(crate) use port::free_port;
-pub(crate) use program::{KillOnDrop, Served, longshore};
+pub(crate) use program::{KillOnDrop, Served, longshore, run, said};
 pub(crate) use proxy::RoundRobin;
 #[cfg(feature = "redis")]
 pub(crate) use redis::RedisServer;
 pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
-pub(crate) use server::{Running, Serve, bind};
+pub(crate) use server::{Running, Serve, bind, tls_file};
 pub(crate) use site::{Asked, Site, Told};
 pub(crate) use state::{Asked as AskedState, Fronted, StandIn};
 pub(crate) use wait::{becomes, becomes_so, until};

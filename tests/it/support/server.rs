@@ -1,6 +1,7 @@
 //! A server in a thread of its own, on a port of its own.
 
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -43,17 +44,17 @@ impl Serve {
 
     /// The built-in demo toolset, at once.
     pub(crate) fn demo() -> Running {
-        Self::new()
-            .configured(|c| c.toolsets.push("demo".to_owned()))
-            .start()
+        Self::new().toolset("demo").start()
     }
 
     /// The built-in demo toolset with other settings, at once.
     pub(crate) fn demo_with(change: impl FnOnce(&mut Config)) -> Running {
-        Self::new()
-            .configured(|c| c.toolsets.push("demo".to_owned()))
-            .configured(change)
-            .start()
+        Self::new().toolset("demo").configured(change).start()
+    }
+
+    /// With a built-in toolset.
+    pub(crate) fn toolset(self, name: &str) -> Self {
+        self.configured(|c| c.toolsets.push(name.to_owned()))
     }
 
     pub(crate) fn tool(mut self, tool: impl IntoTool) -> Self {
@@ -85,6 +86,14 @@ impl Serve {
 
     pub(crate) fn page_size(self, tools: usize) -> Self {
         self.configured(|c| c.server.page_size = tools)
+    }
+
+    /// With TLS. The certificate is for `localhost` and `127.0.0.1`, and that of the CA is `ca.crt`.
+    pub(crate) fn tls(self) -> Self {
+        self.configured(|c| {
+            c.http.tls.certificate = Some(tls_file("server.crt"));
+            c.http.tls.key = Some(tls_file("server.key"));
+        })
     }
 
     /// With a port for operators.
@@ -124,6 +133,11 @@ impl Serve {
             thread: Some(thread),
         }
     }
+}
+
+/// A file of `tests/it/tls`.
+pub(crate) fn tls_file(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls")).join(name)
 }
 
 /// Binds an application that is expected not to start, without serving it.

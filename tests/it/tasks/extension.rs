@@ -46,6 +46,11 @@ pub(super) fn update(server: &Running, task: &str, responses: Value) {
     assert_acknowledged(&ack);
 }
 
+fn cancel(server: &Running, task: &str) {
+    let ack = about("tasks/cancel", task, json!({})).send(server).result();
+    assert_acknowledged(&ack);
+}
+
 fn assert_acknowledged(ack: &Value) {
     let mut members: Vec<_> = ack.as_object().expect("an object").keys().collect();
     members.sort();
@@ -134,11 +139,7 @@ fn tsk_09_the_methods_too_need_the_extension() {
             .send(&server)
             .error(404, -32601, "1");
     }
-    assert_acknowledged(
-        &about("tasks/cancel", &task, json!({}))
-            .send(&server)
-            .result(),
-    );
+    cancel(&server, &task);
 }
 
 #[test]
@@ -169,12 +170,14 @@ fn tsk_04_a_task_shows_what_it_wants_to_know() {
         &task,
         json!({"sure": accept(json!({"confirm": false}))}),
     );
-    assert_acknowledged(
-        &about("tasks/cancel", &task, json!({}))
-            .send(&server)
-            .result(),
-    );
+    cancel(&server, &task);
     assert_eq!(get(&server, &task)["status"], "completed");
+}
+
+/// Returns the names of the client requests that a task waits for.
+fn questions(asking: &Value) -> Vec<&String> {
+    let requests = asking["inputRequests"].as_object().expect("questions");
+    requests.keys().collect()
 }
 
 #[test]
@@ -182,26 +185,14 @@ fn tsk_06_questions_are_answered_one_by_one_and_no_name_is_used_twice() {
     let server = serve();
     let task = begin(&server, "multi_input", json!({}));
     let asking = wait(&server, &task, "input_required");
-    let names: Vec<_> = asking["inputRequests"]
-        .as_object()
-        .expect("questions")
-        .keys()
-        .cloned()
-        .collect();
-    assert_eq!(names, ["elicitation", "elicitation-2"]);
+    assert_eq!(questions(&asking), ["elicitation", "elicitation-2"]);
     update(
         &server,
         &task,
         json!({"elicitation": accept(json!({"name": "a"}))}),
     );
     let asking = get(&server, &task);
-    let names: Vec<_> = asking["inputRequests"]
-        .as_object()
-        .expect("questions")
-        .keys()
-        .cloned()
-        .collect();
-    assert_eq!(names, ["elicitation-2"], "at once");
+    assert_eq!(questions(&asking), ["elicitation-2"], "at once");
     update(
         &server,
         &task,
@@ -240,11 +231,7 @@ fn tsk_07_a_task_that_is_cancelled_stays_so() {
     let server = serve();
     let task = begin(&server, "endless", json!({}));
     for _ in 0..2 {
-        assert_acknowledged(
-            &about("tasks/cancel", &task, json!({}))
-                .send(&server)
-                .result(),
-        );
+        cancel(&server, &task);
         assert_eq!(get(&server, &task)["status"], "cancelled");
     }
 }
@@ -282,9 +269,7 @@ fn tsk_08_unknown_tasks_are_refused() {
         .without("mcp-name")
         .send(&server)
         .result();
-    about("tasks/cancel", &task, json!({}))
-        .send(&server)
-        .result();
+    cancel(&server, &task);
 }
 
 #[test]
@@ -322,9 +307,7 @@ fn any_replica_knows_a_task_and_reaches_it() {
         "a.txt is gone"
     );
     let task = begin(&one, "endless", json!({}));
-    about("tasks/cancel", &task, json!({}))
-        .send(&other)
-        .result();
+    cancel(&other, &task);
     assert_eq!(get(&one, &task)["status"], "cancelled");
 }
 
@@ -338,17 +321,13 @@ fn tasks_are_bounded_and_make_room_when_they_end() {
     let task = begin(&server, "endless", json!({}));
     let refused = call("compute", json!({"label": "x"})).send(&server);
     refused.error(200, 429, "1");
-    let mut admin = server.connect_to_admin();
-    let metrics = admin.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let hit = "longshore_limit_hits_total{limit=\"server.tasks.per_principal\"} 1\n";
-    assert!(metrics.receive().body.contains(hit));
+    let metrics = server.admin_page("/metrics");
+    assert_eq!(metrics.limit_hits("server.tasks.per_principal"), 1);
     assert_eq!(
         refused.json()["error"]["data"]["setting"],
         "server.tasks.per_principal"
     );
-    about("tasks/cancel", &task, json!({}))
-        .send(&server)
-        .result();
+    cancel(&server, &task);
     until(|| {
         let again = call("compute", json!({"label": "x"})).send(&server).json();
         (again["result"]["resultType"] == "task").then_some(())
@@ -445,10 +424,7 @@ fn a_task_takes_a_place_among_the_calls_for_as_long_as_it_runs() {
     let refused = call("compute", json!({"label": "x"})).send(&server);
     refused.error(503, 503, "1");
     assert_eq!(refused.json()["error"]["data"]["setting"], "limits.calls");
-    let ack = about("tasks/cancel", &first, json!({}))
-        .send(&server)
-        .result();
-    assert_acknowledged(&ack);
+    cancel(&server, &first);
     // Its place is free once it has heard of that.
     until(|| {
         let answer = call("compute", json!({"label": "x"})).send(&server);

@@ -123,11 +123,7 @@ fn limits_of_toolsets_are_counted_by_their_settings() {
         ("filesystem.limits.depth", 0),
         ("memory.max_entities", 1),
     ] {
-        let line = format!("longshore_limit_hits_total{{limit=\"builtin.{setting}\"}} {hits}");
-        assert!(
-            page.body.lines().any(|shown| shown == line),
-            "{line}\n{}",
-            page.body
-        );
+        let found = page.limit_hits(&format!("builtin.{setting}"));
+        assert_eq!(found, hits, "{setting}");
     }
 }

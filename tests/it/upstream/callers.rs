@@ -196,6 +196,13 @@ fn a_caller_who_answers_by_calling_again_is_asked_and_others_are_not() {
         &mut bank.server.connect(),
         &stateless("bank__wait", BOB).text(),
     ));
+    let again = accepting(call, asked);
+    // Bob was answered less than a moment ago.
+    heard_nothing(&heard(&mut bank.server.connect(), &again.text()));
+}
+
+/// Returns the call again, with consent to all that its client was asked.
+fn accepting(call: Stateless, asked: &Value) -> Stateless {
     let questions = asked["inputRequests"]
         .as_object()
         .unwrap_or_else(|| panic!("{asked}"));
@@ -203,12 +210,10 @@ fn a_caller_who_answers_by_calling_again_is_asked_and_others_are_not() {
         .keys()
         .map(|name| (name.clone(), json!({"action": "accept", "content": {}})))
         .collect();
-    let again = call.params(|params| {
+    call.params(|params| {
         params["inputResponses"] = answers.into();
         params["requestState"] = asked["requestState"].clone();
-    });
-    // Bob was answered less than a moment ago.
-    heard_nothing(&heard(&mut bank.server.connect(), &again.text()));
+    })
 }
 
 #[test]
@@ -222,17 +227,7 @@ fn a_caller_who_is_alone_is_asked_and_answers() {
         "{first:?}"
     );
     let asked = &first.last().expect("an answer")["result"];
-    let questions = asked["inputRequests"]
-        .as_object()
-        .unwrap_or_else(|| panic!("{asked}"));
-    let answers: serde_json::Map<_, _> = questions
-        .keys()
-        .map(|name| (name.clone(), json!({"action": "accept", "content": {}})))
-        .collect();
-    let again = call.params(|params| {
-        params["inputResponses"] = answers.into();
-        params["requestState"] = asked["requestState"].clone();
-    });
+    let again = accepting(call, asked);
     let answer = heard(&mut bank.server.connect(), &again.text());
     let answer = answer.last().expect("an answer");
     assert_eq!(

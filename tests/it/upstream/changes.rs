@@ -10,8 +10,7 @@ use crate::support::{Running, Serve, Session, becomes, free_port};
 fn with_upstream(folder: &tempfile::TempDir, change: impl FnOnce(&mut Value)) -> Serve {
     let mut config = json!({"command": "sh", "args": ["-c", counting(folder.path())]});
     change(&mut config);
-    behind([("x", serde_json::from_value(config).expect("valid"))])
-        .configured(|c| c.toolsets.push("demo".to_owned()))
+    behind([("x", serde_json::from_value(config).expect("valid"))]).toolset("demo")
 }
 
 /// Makes the upstream send a tool list change notification.

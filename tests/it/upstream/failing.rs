@@ -87,7 +87,7 @@ pub(super) fn config(site: &Site, mut more: Value) -> UpstreamConfig {
 }
 
 fn with_demo(name: &'static str, config: UpstreamConfig) -> Serve {
-    behind([(name, config)]).configured(|c| c.toolsets.push("demo".to_owned()))
+    behind([(name, config)]).toolset("demo")
 }
 
 #[test]

@@ -214,9 +214,7 @@ fn skills_of_upstreams_are_listed_and_their_files_read() {
 #[test]
 fn an_entry_of_a_list_that_is_not_an_object_is_left_out() {
     let script = SKILLED.replace(r#""skills":["#, r#""skills":["boom",7,null,[],"#);
-    let server = behind([("one", stdio(&script))])
-        .configured(|c| c.toolsets.push("demo".to_owned()))
-        .start();
+    let server = behind([("one", stdio(&script))]).toolset("demo").start();
     let listed = Stateless::new("skills/list", json!({}))
         .send(&server)
         .result();

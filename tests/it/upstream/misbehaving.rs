@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{behind, everything, http, stdio};
-use crate::support::{Running, Serve, becomes};
+use crate::support::{Running, becomes};
 
 /// A server that puts down its own number and that of a child, and misbehaves when its tool is called.
 fn misbehaving(folder: &Path, how: &str) -> String {
@@ -51,14 +51,15 @@ struct Pair {
     _good: Running,
 }
 
-fn pair(how: &str, change: impl FnOnce(Serve) -> Serve) -> Pair {
+/// Starts both. Calls have this many seconds, of which a busy machine may need more than a few.
+fn pair(how: &str, seconds: u64) -> Pair {
     let folder = tempfile::tempdir().expect("a folder");
     let good = everything();
     let mut bad = stdio(&misbehaving(folder.path(), how));
     bad.bulkhead.breaker_failures = 3;
     let both = behind([("bad", bad), ("good", http(&good))]);
-    let both = both.configured(|c| c.upstreams_timeout_seconds = Some(2));
-    let server = change(both).start();
+    let both = both.configured(|c| c.upstreams_timeout_seconds = Some(seconds));
+    let server = both.start();
     Pair {
         folder,
         server,
@@ -92,7 +93,7 @@ fn said(result: &Value) -> &str {
 
 #[test]
 fn one_that_hangs_holds_up_its_own_calls_and_no_others() {
-    let pair = pair(":", |serve| serve);
+    let pair = pair(":", 2);
     let result = pair.others_are_not_held_up();
     assert_eq!(
         said(&result),
@@ -104,7 +105,7 @@ fn one_that_hangs_holds_up_its_own_calls_and_no_others() {
 #[test]
 fn one_that_answers_garbage_fails_its_own_calls_and_no_others() {
     let garbage = r#"echo 'Hello!'; echo '{"jsonrpc": "2.0"'; echo '[]]'; printf '\377\376\000\n'; echo '{"id":'$id',"result":{"content":"text"}}'"#;
-    let pair = pair(garbage, |serve| serve);
+    let pair = pair(garbage, 60);
     let result = pair.others_are_not_held_up();
     assert_eq!(
         said(&result),
@@ -115,7 +116,7 @@ fn one_that_answers_garbage_fails_its_own_calls_and_no_others() {
 
 #[test]
 fn one_that_sends_an_endless_line_is_ended() {
-    let pair = pair("tr '\\0' x < /dev/zero", |serve| serve);
+    let pair = pair("tr '\\0' x < /dev/zero", 60);
     let result = pair.others_are_not_held_up();
     assert_eq!(
         said(&result),
@@ -157,7 +158,7 @@ fn an_answer_that_is_too_long_fails_its_request_and_no_other() {
 
 #[test]
 fn one_that_crashes_again_and_again_is_left_alone_for_a_while() {
-    let pair = pair("exit 3", |serve| serve);
+    let pair = pair("exit 3", 60);
     let session = pair.server.session("2025-11-25");
     for nth in 0..3 {
         let result = pair.others_are_not_held_up();
@@ -192,7 +193,7 @@ fn one_that_crashes_again_and_again_is_left_alone_for_a_while() {
 fn what_was_killed_from_outside_is_started_again() {
     let pair = pair(
         r#"echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[]}}'"#,
-        |serve| serve,
+        60,
     );
     let session = pair.server.session("2025-11-25");
     session.call("bad__try", &json!({})).result();

@@ -51,9 +51,7 @@ fn behind(upstreams: impl IntoIterator<Item = (&'static str, UpstreamConfig)>) -
 }
 
 fn everything() -> Running {
-    Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .start()
+    Serve::new().toolset("everything").start()
 }
 
 fn result(server: &Running, revision: &str, method: &str, params: Value) -> Value {
@@ -286,7 +284,7 @@ fn one_that_is_missing_does_not_keep_the_others_away() {
 #[test]
 fn one_that_has_gone_is_down_until_it_is_back() {
     let demo = |port| {
-        let demo = Serve::new().configured(|c| c.toolsets.push("demo".to_owned()));
+        let demo = Serve::new().toolset("demo");
         demo.configured(|c| c.http.port = port).start()
     };
     let upstreams = [demo(0), demo(0)];

@@ -204,9 +204,7 @@ fn mh_10_arguments_are_mirrored_in_headers_where_the_upstream_wants_that() {
 #[test]
 fn sub_03_an_upstream_without_sessions_is_asked_to_tell_of_changes() {
     let modern = Modern::start();
-    let server = behind([("shop", modern.config())])
-        .configured(|c| c.toolsets.push("demo".to_owned()))
-        .start();
+    let server = behind([("shop", modern.config())]).toolset("demo").start();
     let session = server.session("2025-11-25");
     let mut stream = open(&server, &session);
     assert!(listed(&server).contains_key("shop__buy"));
@@ -220,9 +218,7 @@ fn sub_03_an_upstream_without_sessions_is_asked_to_tell_of_changes() {
 #[test]
 fn what_changed_while_a_stream_was_broken_is_found_out_when_it_is_back() {
     let modern = Modern::start();
-    let server = behind([("shop", modern.config())])
-        .configured(|c| c.toolsets.push("demo".to_owned()))
-        .start();
+    let server = behind([("shop", modern.config())]).toolset("demo").start();
     let session = server.session("2025-11-25");
     let mut stream = open(&server, &session);
     assert!(listed(&server).contains_key("shop__buy"));

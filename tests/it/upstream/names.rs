@@ -153,17 +153,14 @@ fn res_01_of_two_resources_with_one_uri_the_second_has_its_servers_name_before_i
 fn sub_08_who_listens_to_one_that_was_renamed_is_told_by_the_name_it_has_here() {
     const RENAMED: &str = "two+test://watched-resource";
     let one = everything();
-    let two = Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .admin()
-        .start();
+    let two = Serve::new().toolset("everything").admin().start();
     let server = behind([("one", http(&one)), ("two", http(&two))]).start();
     let session = server.session("2025-11-25");
     session
         .request("resources/subscribe", &json!({"uri": RENAMED}))
         .result();
     let mut stream = open(&server, &session);
-    becomes(|| subscriptions(&two) == "1");
+    becomes(|| subscriptions(&two) == 1.0);
     for upstream in [&one, &two] {
         let session = upstream.session("2025-11-25");
         session.call("touch_watched_resource", &json!({})).result();

@@ -151,7 +151,7 @@ fn resources_and_prompts_wait_too() {
 fn a_call_waits_by_every_way_that_leads_to_a_tool() {
     let starting = Starting::new(|serve| {
         serve
-            .configured(|c| c.toolsets.push("demo".to_owned()))
+            .toolset("demo")
             .configured(|c| c.server.search.above = Some(0))
     });
     let session = starting.server.session("2025-11-25");

@@ -16,12 +16,10 @@ fn subscribe(session: &Session<'_>, method: &str, uri: &str) {
 }
 
 /// Returns the number of subscriptions of a server's streams.
-pub(super) fn subscriptions(server: &Running) -> String {
-    let metrics = server.admin_page("/metrics").body;
-    let line = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix("longshore_subscriptions "));
-    line.expect("a metric").to_owned()
+pub(super) fn subscriptions(server: &Running) -> f64 {
+    server
+        .admin_page("/metrics")
+        .metric("longshore_subscriptions")
 }
 
 fn updated(event: Option<Value>) -> String {
@@ -35,10 +33,7 @@ fn updated(event: Option<Value>) -> String {
 
 #[test]
 fn sub_08_many_who_listen_are_one_subscription_that_ends_with_the_last() {
-    let upstream = Serve::new()
-        .configured(|c| c.toolsets.push("everything".to_owned()))
-        .admin()
-        .start();
+    let upstream = Serve::new().toolset("everything").admin().start();
     let server = behind([("up", http(&upstream))]).start();
     let sessions = [(); 2].map(|()| server.session("2025-11-25"));
     let mut streams = Vec::new();
@@ -55,7 +50,7 @@ fn sub_08_many_who_listen_are_one_subscription_that_ends_with_the_last() {
         "notifications/subscriptions/acknowledged"
     );
     streams.push(listening);
-    becomes(|| subscriptions(&upstream) == "1");
+    becomes(|| subscriptions(&upstream) == 1.0);
     upstream
         .session("2025-11-25")
         .call("touch_watched_resource", &json!({}))
@@ -72,7 +67,7 @@ fn sub_08_many_who_listen_are_one_subscription_that_ends_with_the_last() {
         .result();
     assert_eq!(updated(streams[0].event()), WATCHED);
     subscribe(&sessions[0], "unsubscribe", WATCHED);
-    becomes(|| subscriptions(&upstream) == "0");
+    becomes(|| subscriptions(&upstream) == 0.0);
 }
 
 /// A program with two resources, in a revision with sessions or in that without. It notes what it is asked, and says that

@@ -58,7 +58,7 @@ fn a_token_that_is_refused_is_got_anew_once() {
     for (accepted, is_in) in [("token0", true), ("token1", true), ("token9", false)] {
         let upstream = Serve::new()
             .app(|app| app.auth_method(Numbered(accepted)))
-            .configured(|c| c.toolsets.push("demo".to_owned()))
+            .toolset("demo")
             .start();
         let config: UpstreamConfig = serde_json::from_value(json!({
             "url": format!("http://{}/mcp", upstream.address()),
@@ -67,9 +67,7 @@ fn a_token_that_is_refused_is_got_anew_once() {
             }},
         }))
         .expect("valid");
-        let server = behind([("up", config)])
-            .configured(|c| c.toolsets.push("demo".to_owned()))
-            .start();
+        let server = behind([("up", config)]).toolset("demo").start();
         assert_eq!(
             listed(&server).contains_key("up__echo"),
             is_in,

@@ -10,6 +10,8 @@ mod ordinary;
 mod races;
 #[cfg(unix)]
 mod reference;
+#[cfg(unix)]
+mod roots;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -246,7 +246,9 @@ fn proxies_that_may_be_anybody_are_refused() {
 }
 
 #[test]
-fn listening_to_everybody_without_a_proof_has_to_be_said() {
+fn http_02_without_authentication_only_loopback_is_listened_on() {
+    let usual = load(&Flags::default(), &[]).expect("valid");
+    assert!(usual.http.host.is_loopback());
     let public = |insecure| Flags {
         host: Some("0.0.0.0".to_owned()),
         insecure,
