@@ -11,6 +11,7 @@ use super::table::wide_table;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
 use crate::environment::{Environment, Probe};
+use crate::protocol::counted;
 use crate::telemetry::check_export;
 use longshore_app::config::{Config, Origin, ResolvedSetting, schema};
 
@@ -111,7 +112,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         1 => "1 setting has".to_owned(),
         _ => format!("{set} settings have"),
     };
-    let tools = output::counted(checked.tools, "tool");
+    let tools = counted(checked.tools, "tool");
     let left_out = match checked.left_out.is_empty() {
         true => String::new(),
         false => format!("; not checked: {}", checked.left_out.join(", ")),

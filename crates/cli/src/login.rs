@@ -1,5 +1,6 @@
 //! `longshore login`, `logout` and `logins`.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -21,7 +22,7 @@ use crate::environment::Probe;
 use crate::net::with_causes;
 use crate::source::{
     LoginError, LoginRequest, PerUserConfig, SourceConfig, StoredToken, TokenStore, Tokens,
-    UpstreamConfig, default_folder, log_in, log_out, log_out_user, logins,
+    UpstreamConfig, default_folder, find_program, log_in, log_out, log_out_user, logins,
 };
 use longshore_app::config::{Config, Flags};
 
@@ -399,10 +400,7 @@ fn browser_here(probe: &Probe) -> Option<PathBuf> {
     ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
         .find_map(|name| probe.variable(name))?;
-    let folders = std::env::split_paths(probe.variable("PATH")?);
-    folders
-        .map(|folder| folder.join(OPENER))
-        .find(|program| program.is_file())
+    find_program(OPENER, OsStr::new(probe.variable("PATH")?))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -418,6 +416,9 @@ mod tests {
         assert_eq!(of(&display), None, "the program was not found");
         let program = folder.path().join(OPENER);
         std::fs::write(&program, "").expect("written");
+        assert_eq!(of(&display), None, "it cannot be executed");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("executable");
         assert_eq!(of(&display), Some(program.clone()));
         assert_eq!(
             of(&[("WAYLAND_DISPLAY", "wayland-0"), ("PATH", path)]),

@@ -65,7 +65,7 @@ pub use builder::BuiltSource;
 pub use client_stats::ClientStatsHandle;
 pub use client_tls::ClientTlsConfig;
 pub use command::{
-    CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
+    CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig, find_program,
 };
 #[cfg(feature = "cli")]
 pub use command::{Discovery, discover};

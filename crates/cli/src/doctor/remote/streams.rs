@@ -9,8 +9,8 @@ use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Check, Finding, Report};
 use super::protocol::{Lifecycles, stateless};
 use super::wire::{Ask, DiagnosedServer, More, Open};
-use crate::cli::output::counted;
 use crate::net::{EventDecoder, SseItem};
+use crate::protocol::counted;
 
 const AREA: &str = "streams";
 /// Maximum delay of an event that is sent immediately.
