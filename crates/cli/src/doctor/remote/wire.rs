@@ -407,8 +407,12 @@ impl Open {
             .is_some_and(|media| media.starts_with("text/event-stream"))
     }
 
-    /// Reads more of the body.
+    /// Reads more of the body. When the time is over, nothing is read, even if something has arrived: a server that sends
+    /// without end would never be done.
     pub(super) async fn more(&mut self, within: Duration) -> More {
+        if within.is_zero() {
+            return More::Silence;
+        }
         loop {
             match timeout(within, self.body.frame()).await {
                 Err(_) => return More::Silence,
