@@ -13,6 +13,7 @@ use super::client::{clean, of_server, pretty_json};
 use super::output::{self, print};
 use super::run::{runtime, trust_ca_of_variable};
 use super::table::{line, table};
+use crate::app::AppError;
 use crate::net::with_causes;
 use crate::source::{
     Entry, Preference, REGISTRY, Registry, RegistryError, Server, described, entry,
@@ -40,8 +41,13 @@ enum RegistryCommand {
         text: String,
 
         /// Maximum number of results
-        #[arg(long, value_name = "N", default_value_t = 30)]
-        limit: usize,
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 30,
+            value_parser = clap::value_parser!(u16).range(1..=2000)
+        )]
+        limit: u16,
     },
     /// Print an `upstreams` entry for a server
     ///
@@ -75,12 +81,13 @@ enum RegistryCommand {
 pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
     trust_ca_of_variable()?;
     let failed = |error: RegistryError| of_server(&args.url, with_causes(&error));
-    let registry = Registry::at(&args.url).map_err(failed)?;
+    let registry =
+        Registry::at(&args.url).map_err(|error| AppError::Arguments(format!("--url: {error}")))?;
     let runtime = runtime()?;
     match args.command {
         RegistryCommand::Search { text, limit } => {
             let found = runtime
-                .block_on(registry.search(&text, limit.max(1)))
+                .block_on(registry.search(&text, limit.into()))
                 .map_err(failed)?;
             if args.json || !io::stdout().is_terminal() {
                 let found: Vec<Value> = found.iter().map(as_json).collect();

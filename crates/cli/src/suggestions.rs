@@ -19,7 +19,10 @@ pub(super) fn is_command(word: &str) -> bool {
 
 /// The word is probably a mistyped command.
 pub(super) fn no_command(word: &str) -> ! {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = std::env::args_os().skip(1);
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     Cli::command()
         .error(ErrorKind::InvalidSubcommand, problem_of(word, &arguments))
         .exit()
