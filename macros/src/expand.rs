@@ -7,7 +7,7 @@ mod definition;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{FnArg, Ident, Type};
+use syn::{Attribute, FnArg, Ident, Type};
 
 use crate::methods::Object;
 use crate::options::{Task, ToolOptions};
@@ -23,6 +23,7 @@ pub(crate) type ToolFn = Function<ToolOptions>;
 pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
     let name = &tool.function.sig.ident;
     let conditions = &tool.conditions;
+    let allow_deprecated = allow_deprecated(tool);
     let arguments = arguments(tool);
     let described = described(tool, &self::name(tool), &arguments_type(tool));
     let implementation = implementation(tool, &tool_spec(), &described, |carrier| {
@@ -33,9 +34,12 @@ pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
     let collected = tool.options.collect.then(|| {
         quote! {
             #(#conditions)*
-            ::longshore::__private::inventory::submit! {
-                ::longshore::__private::CollectedTool(|| ::longshore::__private::Arc::new(#name))
-            }
+            #allow_deprecated
+            const _: () = {
+                ::longshore::__private::inventory::submit! {
+                    ::longshore::__private::CollectedTool(|| ::longshore::__private::Arc::new(#name))
+                }
+            };
         }
     });
 
@@ -58,9 +62,12 @@ pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> To
     function.vis = syn::Visibility::Inherited;
     let callable = callable(offered);
     let hide_tools = hide_tools(offered);
+    let deprecated = deprecated(offered);
+    let allow_deprecated = allow_deprecated(offered);
     quote! {
         #(#conditions)*
         #(#documentation)*
+        #deprecated
         #[allow(non_camel_case_types)]
         #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
         #visibility struct #name;
@@ -76,12 +83,24 @@ pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> To
             #function
             #hide_tools
             // Apart from the function, whose body sees all names of its module.
+            #allow_deprecated
             const _: () = {
                 #implementation
                 #callable
             };
         };
     }
+}
+
+/// The attribute `#[deprecated]` of a function, which its unit struct has too.
+fn deprecated<O>(offered: &Function<O>) -> Option<&Attribute> {
+    let mut attributes = offered.function.attrs.iter();
+    attributes.find(|attribute| attribute.path().is_ident("deprecated"))
+}
+
+/// An attribute for the code that calls a function although it is deprecated.
+pub(crate) fn allow_deprecated<O>(offered: &Function<O>) -> Option<TokenStream> {
+    deprecated(offered).map(|_| quote!(#[allow(deprecated)]))
 }
 
 /// An unused function for each parameter's name.

@@ -7,7 +7,7 @@ use syn::{
     MetaNameValue, Signature, Type, WherePredicate, parse_quote,
 };
 
-use crate::expand::{Carrier, tool_of_method, traits};
+use crate::expand::{Carrier, allow_deprecated, tool_of_method, traits};
 use crate::expand_offers::{prompt_of_method, resource_of_method};
 use crate::options::{Mistakes, fault_of_name, string};
 use crate::parse::{Function, Kind, Options, Placement, read_function};
@@ -330,8 +330,9 @@ fn member<O: Options>(
             take_attributes(&mut method.sig, &read.function.sig);
             object.check_arguments(&read, mistakes);
             let conditions = &read.conditions;
+            let allow_deprecated = allow_deprecated(&read);
             let written = write(&read);
-            Some(quote!(#(#conditions)* { #written }))
+            Some(quote!(#(#conditions)* #allow_deprecated { #written }))
         }
         Err(refused) => {
             let (mistake, function) = *refused;

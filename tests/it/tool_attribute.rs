@@ -54,6 +54,22 @@ async fn whoami(greeting: String, context: &CallContext, mut times: u8) -> Strin
     text
 }
 
+/// Adds two integers.
+#[deprecated(note = "use `add`")]
+#[tool]
+async fn sum(a: i64, b: i64) -> i64 {
+    a + b
+}
+
+#[tokio::test]
+#[expect(
+    deprecated,
+    reason = "the use of the tool is warned of, and its definition is not"
+)]
+async fn a_deprecated_tool_is_warned_of_where_it_is_used() {
+    assert_eq!(sum(1, 2).await, 3);
+}
+
 #[tokio::test]
 async fn a_tool_is_still_a_function() {
     assert_eq!(add(1, 2).await.expect("fits"), 3);
