@@ -26,7 +26,7 @@ use self::reach::{connected, connected_silently};
 pub(super) use self::server::{at_mcp, find, token, url_of};
 use self::shown::{block, blocks, contents_of, tables};
 use super::output::{self, print};
-use super::paint::{ColorChoice, Paint};
+use super::paint::Paint;
 use super::run::runtime;
 use super::suggestions::likeness_of;
 use super::{Failure, terminal};
@@ -164,28 +164,6 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
                 .collect()
         }))
     })
-}
-
-/// `longshore SERVER TOOL ARGUMENTS`; without a tool, lists what the server offers.
-pub(super) fn short_form(words: Vec<String>) -> Result<(), Failure> {
-    let mut words = words.into_iter();
-    let server = ServerArgs {
-        server: words.next().unwrap_or_default(),
-        config: None,
-        json: false,
-        color: ColorChoice::Auto,
-        timeout: 120,
-        protocol: None,
-    };
-    match words.next() {
-        None => list(&ListArgs { server, kind: None }),
-        Some(tool) => call(&CallArgs {
-            server,
-            tool,
-            arguments: words.collect(),
-            answer: None,
-        }),
-    }
 }
 
 pub(super) fn of_server(server: &str, problem: String) -> Failure {

@@ -370,7 +370,10 @@ fn serve(command: run::RunCommand, mut audience: output::Audience) -> ExitCode {
 /// Runs a command that ends by itself. Its frame is large, and no server keeps it on its stack.
 #[inline(never)]
 fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
-    if !matches!(command, Command::Run(_) | Command::Healthcheck(_)) {
+    if !matches!(
+        command,
+        Command::Run(_) | Command::Healthcheck(_) | Command::Short(_)
+    ) {
         interrupt::watch();
     }
     let done = match command {
@@ -389,22 +392,7 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Call(args) => client::call(&args),
         Command::Read(args) => client::read(&args),
         Command::Prompt(args) => client::prompt(&args),
-        Command::Short(words) => match &words[..] {
-            [word] if client::url_of(word).is_none() => suggestions::no_command(word),
-            // A tool does not have a URL as its name.
-            [word, server, ..]
-                if client::url_of(word).is_none() && client::url_of(server).is_some() =>
-            {
-                suggestions::no_command(word)
-            }
-            // An option before the command makes the parser take it as a server name.
-            [word, ..] if suggestions::is_command(word) => suggestions::no_command(word),
-            // The short form has no options.
-            [word, option, ..] if option.starts_with('-') && client::url_of(word).is_none() => {
-                suggestions::no_command(word)
-            }
-            _ => client::short_form(words),
-        },
+        Command::Short(words) => return carry_out(written_out(&words), audience),
         Command::Healthcheck(args) => {
             print_line(healthcheck::healthcheck(&args).map_err(AppError::Refused))
         }
@@ -415,6 +403,28 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Man { folder } => manual(folder.as_deref()),
     };
     conclude(done, audience)
+}
+
+/// Reads the short form as the command that it is short for. The program ends if it is none.
+fn written_out(words: &[String]) -> Command {
+    let word = words.first().map_or("", String::as_str);
+    let next = words.get(1).map(String::as_str);
+    let has_tool = next.is_some_and(|next| !next.starts_with('-'));
+    // A tool does not have a URL as its name.
+    let is_call = has_tool && next.is_none_or(|next| client::url_of(next).is_none());
+    // An option before the command makes the parser take it as a server name.
+    if suggestions::is_command(word) || !is_call && client::url_of(word).is_none() {
+        suggestions::no_command(word);
+    }
+    match has_tool {
+        true => Command::Call(parsed("longshore call", words)),
+        false => Command::List(parsed("longshore list", words)),
+    }
+}
+
+fn parsed<A: clap::Args>(program: &str, words: &[String]) -> A {
+    let words = words.iter().map(String::as_str);
+    OneCommand::parse_from(std::iter::once(program).chain(words)).arguments
 }
 
 /// Prints the result of a command.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use comfy_table::Cell;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -384,7 +383,7 @@ fn listed(known: &[StoredToken]) -> String {
             &known.scopes.join(" "),
             &ends,
         ];
-        table.add_row(cells.map(|text| Cell::new(line(text))));
+        table.add_row(cells.map(line));
     }
     format!("{table}\n")
 }

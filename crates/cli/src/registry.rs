@@ -5,7 +5,6 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use comfy_table::Cell;
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -153,10 +152,10 @@ fn listed(found: &[Server]) -> String {
     let mut table = table(["NAME", "VERSION", "BY", ""], 120);
     for server in found {
         table.add_row([
-            Cell::new(line(&server.name)),
-            Cell::new(line(&server.version)),
-            Cell::new(line(&server.ways().join(", "))),
-            Cell::new(line(&server.description)),
+            line(&server.name),
+            line(&server.version),
+            line(&server.ways().join(", ")),
+            line(&server.description),
         ]);
     }
     format!("{table}\n")

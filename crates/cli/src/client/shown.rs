@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use comfy_table::{Attribute, Cell, Color};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -26,7 +27,8 @@ pub(super) fn tables(all: &Value, paint: Paint) -> String {
         if entries.is_empty() {
             continue;
         }
-        let header = [heading, "", ""].map(|text| paint.heading_cell(text));
+        let header = [heading, "", ""]
+            .map(|text| paint.cell(text, |cell| cell.add_attribute(Attribute::Bold)));
         let mut table = table(header, 100);
         if paint.is_on() {
             table.enforce_styling();
@@ -37,9 +39,11 @@ pub(super) fn tables(all: &Value, paint: Paint) -> String {
                 .or(entry["title"].as_str())
                 .unwrap_or_default();
             table.add_row([
-                paint.name_cell(clean(entry[name].as_str().unwrap_or_default())),
-                paint.dim_cell(takes(entry)),
-                comfy_table::Cell::new(clean(&summary(description))),
+                paint.cell(clean(entry[name].as_str().unwrap_or_default()), |cell| {
+                    cell.fg(Color::DarkCyan)
+                }),
+                paint.cell(takes(entry), |cell| cell.add_attribute(Attribute::Dim)),
+                Cell::new(clean(&summary(description))),
             ]);
         }
         text.push_str(&table.to_string());
