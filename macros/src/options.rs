@@ -4,10 +4,11 @@ mod values;
 
 use std::time::Duration;
 
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Expr, Ident, LitStr, Meta, Path, Token};
+use syn::{Expr, Ident, LitStr, Meta, Path, Token, token};
 
 use crate::parse::Kind;
 pub(crate) use values::string;
@@ -70,10 +71,11 @@ pub(crate) struct CommonOptions {
     pub(crate) blocking: Option<proc_macro2::Span>,
 }
 
-/// `"com.example/cost" = 3`
+/// `"com.example/cost" = 3`, or `= {"cpu": 3}`
 pub(crate) struct MetaEntry {
     pub(crate) key: LitStr,
-    pub(crate) value: Expr,
+    /// An expression, or JSON.
+    pub(crate) value: TokenStream,
 }
 
 /// Options of `#[arg(...)]`.
@@ -149,7 +151,7 @@ impl ToolOptions {
         "deferred_task",
     ];
 
-    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+    pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         for option in list(tokens, mistakes) {
             options.take(&option, mistakes);
@@ -257,7 +259,7 @@ impl ResourceOptions {
         "blocking",
     ];
 
-    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+    pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         let place = tokens.clone();
         for option in list(tokens, mistakes) {
@@ -302,7 +304,7 @@ impl ResourceOptions {
 }
 
 impl PromptOptions {
-    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+    pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         for option in list(tokens, mistakes) {
             options.common.take(&option, CommonOptions::NAMES, mistakes);
@@ -342,10 +344,13 @@ impl Parse for MetaEntry {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let key = input.parse()?;
         input.parse::<Token![=]>()?;
-        Ok(Self {
-            key,
-            value: input.parse()?,
-        })
+        let is_group = input.peek(token::Brace) || input.peek(token::Bracket);
+        let is_json = is_group && input.fork().parse::<Expr>().is_err();
+        let value = match is_json {
+            true => input.parse::<TokenTree>()?.into_token_stream(),
+            false => input.parse::<Expr>()?.into_token_stream(),
+        };
+        Ok(Self { key, value })
     }
 }
 
@@ -429,7 +434,7 @@ pub(crate) fn fault_of_name(name: &str) -> Option<&'static str> {
     }
 }
 
-fn list(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Punctuated<Meta, Token![,]> {
+fn list(tokens: TokenStream, mistakes: &mut Mistakes) -> Punctuated<Meta, Token![,]> {
     mistakes
         .ok(Punctuated::parse_terminated.parse2(tokens))
         .unwrap_or_default()

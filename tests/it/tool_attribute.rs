@@ -120,7 +120,11 @@ async fn wrong_arguments_are_refused_by_path() {
     scopes("calc:use", "calc:all"),
     icon = "https://example.com/a.png",
     icon = "data:image/png;base64,AA==",
-    meta("com.example/cost" = 3, "com.example/tags" = ["a", "b"])
+    meta(
+        "com.example/cost" = 3,
+        "com.example/tags" = ["a", {"b": 1}],
+        "com.example/limits" = {"cpu": 3}
+    )
 )]
 /// The doc comment.
 async fn everything() {}
@@ -140,7 +144,8 @@ fn every_option_reaches_the_definition() {
         .icon(Icon::new("https://example.com/a.png"))
         .icon(Icon::new("data:image/png;base64,AA=="))
         .meta("com.example/cost", json!(3))
-        .meta("com.example/tags", json!(["a", "b"]));
+        .meta("com.example/tags", json!(["a", {"b": 1}]))
+        .meta("com.example/limits", json!({"cpu": 3}));
     assert_eq!(
         format!("{:?}", everything.definition()),
         format!("{expected:?}")
