@@ -91,7 +91,7 @@ pub(super) struct LoginArgs {
     #[arg(long = "allow-network", value_name = "NETWORK")]
     networks: Vec<IpNet>,
 
-    /// Timeout of the login, in seconds
+    /// Time for the user to log in at the browser, in seconds
     #[arg(
         long,
         value_name = "SECONDS",
