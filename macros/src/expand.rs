@@ -196,40 +196,30 @@ fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
         )
     };
     let future = carrier.future(&quote!(ToolError), &quote!(#call #finish));
-    let bind = carrier.bind(tool, &quote!(::longshore::__private::Tool));
-    let Carrier {
-        generics,
-        ty,
-        conditions,
-        definition,
-        ..
-    } = carrier;
-    quote! {
-        impl #generics ::longshore::__private::Tool for #ty #conditions {
-            fn definition(&self) -> &::longshore::__private::Definition {
-                &#definition.definition
-            }
-
-            fn validates_arguments(&self) -> bool {
-                #definition.validates_arguments
-            }
-
-            fn checks_output(&self) -> bool {
-                #definition.checks_output
-            }
-
-            #[allow(unused_variables, clippy::let_unit_value)]
-            fn call(
-                &self,
-                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                __longshore_arguments: ::longshore::__private::Arguments,
-            ) -> ::longshore::__private::CallFuture {
-                #future
-            }
-
-            #bind
+    let definition = &carrier.definition;
+    let methods = quote! {
+        fn definition(&self) -> &::longshore::__private::Definition {
+            &#definition.definition
         }
-    }
+
+        fn validates_arguments(&self) -> bool {
+            #definition.validates_arguments
+        }
+
+        fn checks_output(&self) -> bool {
+            #definition.checks_output
+        }
+
+        #[allow(unused_variables, clippy::let_unit_value)]
+        fn call(
+            &self,
+            __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+            __longshore_arguments: ::longshore::__private::Arguments,
+        ) -> ::longshore::__private::CallFuture {
+            #future
+        }
+    };
+    carrier.implement(tool, &quote!(::longshore::__private::Tool), &methods)
 }
 
 /// Reads the arguments and calls the function.

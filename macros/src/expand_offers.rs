@@ -74,14 +74,7 @@ fn kind(resource: &ResourceFn) -> (TokenStream, TokenStream) {
 fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
     let (trait_name, _) = kind(resource);
     let called = answered(resource, &quote!(ResourceError));
-    let bind = carrier.bind(resource, &trait_name);
-    let Carrier {
-        generics,
-        ty,
-        conditions,
-        definition,
-        ..
-    } = carrier;
+    let definition = &carrier.definition;
     // The definition of a method is kept with the call, which outlives `self`.
     let kept = (resource.place == Placement::Method).then(|| {
         quote! {
@@ -112,26 +105,24 @@ fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
         ),
         false => (TokenStream::new(), TokenStream::new()),
     };
-    quote! {
-        impl #generics #trait_name for #ty #conditions {
-            fn definition(&self) -> &::longshore::__private::ResourceDefinition {
-                &#definition
-            }
-
-            #[allow(unused_variables, clippy::let_unit_value)]
-            fn read(
-                &self,
-                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                #further
-            ) -> ::longshore::__private::ReadFuture {
-                #kept
-                #future
-            }
-
-            #completion
-            #bind
+    let methods = quote! {
+        fn definition(&self) -> &::longshore::__private::ResourceDefinition {
+            &#definition
         }
-    }
+
+        #[allow(unused_variables, clippy::let_unit_value)]
+        fn read(
+            &self,
+            __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+            #further
+        ) -> ::longshore::__private::ReadFuture {
+            #kept
+            #future
+        }
+
+        #completion
+    };
+    carrier.implement(resource, &trait_name, &methods)
 }
 
 // === Calls ===

@@ -67,10 +67,28 @@ impl Carrier {
         }
     }
 
-    /// The method that binds the function, if it needs state or values of the call; `kind` is the trait.
-    pub(crate) fn bind<O>(&self, offered: &Function<O>, kind: &TokenStream) -> Option<TokenStream> {
+    /// The implementation of the trait `kind` with these methods, and one that binds the function if it needs state or values of
+    /// the call.
+    pub(crate) fn implement<O>(
+        &self,
+        offered: &Function<O>,
+        kind: &TokenStream,
+        methods: &TokenStream,
+    ) -> TokenStream {
+        let Self {
+            generics,
+            ty,
+            conditions,
+            ..
+        } = self;
         let needs_values = !has_state(offered) && extracts(offered);
-        (self.is_unbound || needs_values).then(|| bind(offered, kind))
+        let bind = (self.is_unbound || needs_values).then(|| bind(offered, kind));
+        quote! {
+            impl #generics #kind for #ty #conditions {
+                #methods
+                #bind
+            }
+        }
     }
 }
 

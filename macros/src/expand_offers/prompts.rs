@@ -31,7 +31,6 @@ fn definition_type() -> TokenStream {
 
 fn prompt_impl(prompt: &PromptFn, carrier: &Carrier) -> TokenStream {
     let called = answered(prompt, &quote!(PromptError));
-    let bind = carrier.bind(prompt, &quote!(::longshore::__private::Prompt));
     let completion = completion(
         prompt,
         carrier,
@@ -44,32 +43,24 @@ fn prompt_impl(prompt: &PromptFn, carrier: &Carrier) -> TokenStream {
         )
     };
     let future = carrier.future(&quote!(PromptError), &quote!(#called #messages));
-    let Carrier {
-        generics,
-        ty,
-        conditions,
-        definition,
-        ..
-    } = carrier;
-    quote! {
-        impl #generics ::longshore::__private::Prompt for #ty #conditions {
-            fn definition(&self) -> &::longshore::__private::PromptDefinition {
-                &#definition
-            }
-
-            #[allow(unused_variables, clippy::let_unit_value)]
-            fn get(
-                &self,
-                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                __longshore_parameters: ::longshore::__private::Parameters,
-            ) -> ::longshore::__private::PromptFuture {
-                #future
-            }
-
-            #completion
-            #bind
+    let definition = &carrier.definition;
+    let methods = quote! {
+        fn definition(&self) -> &::longshore::__private::PromptDefinition {
+            &#definition
         }
-    }
+
+        #[allow(unused_variables, clippy::let_unit_value)]
+        fn get(
+            &self,
+            __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+            __longshore_parameters: ::longshore::__private::Parameters,
+        ) -> ::longshore::__private::PromptFuture {
+            #future
+        }
+
+        #completion
+    };
+    carrier.implement(prompt, &quote!(::longshore::__private::Prompt), &methods)
 }
 
 fn prompt_definition(prompt: &PromptFn) -> TokenStream {
