@@ -131,20 +131,14 @@ impl Mistakes {
 }
 
 impl ToolOptions {
+    /// Names of the options that only tools have.
     const NAMES: &[&str] = &[
-        "name",
-        "title",
-        "description",
         "read_only",
         "destructive",
         "idempotent",
         "open_world",
-        "timeout",
         "scopes",
         "ui",
-        "icon",
-        "meta",
-        "blocking",
         "additional_properties",
         "collect",
         "task",
@@ -245,19 +239,8 @@ fn take_meta(all: &mut Vec<MetaEntry>, option: &Meta, mistakes: &mut Mistakes) {
 }
 
 impl ResourceOptions {
-    const NAMES: &[&str] = &[
-        "uri",
-        "mime_type",
-        "ttl",
-        "cache_scope",
-        "name",
-        "title",
-        "description",
-        "timeout",
-        "icon",
-        "meta",
-        "blocking",
-    ];
+    /// Names of the options that only resources have.
+    const NAMES: &[&str] = &["uri", "mime_type", "ttl", "cache_scope"];
 
     pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
@@ -307,7 +290,7 @@ impl PromptOptions {
     pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         for option in list(tokens, mistakes) {
-            options.common.take(&option, CommonOptions::NAMES, mistakes);
+            options.common.take(&option, &[], mistakes);
         }
         options
     }
@@ -324,8 +307,8 @@ impl CommonOptions {
         "blocking",
     ];
 
-    /// `known` are the names of all options of the attribute.
-    fn take(&mut self, option: &Meta, known: &[&str], mistakes: &mut Mistakes) {
+    /// `further` are the names of the other options of the attribute.
+    fn take(&mut self, option: &Meta, further: &[&str], mistakes: &mut Mistakes) {
         let name = option.path().get_ident().map(ToString::to_string);
         match name.as_deref().unwrap_or_default() {
             "name" => set(&mut self.name, option, text(option), mistakes),
@@ -335,7 +318,10 @@ impl CommonOptions {
             "icon" => take_icon(&mut self.icons, option, mistakes),
             "meta" => take_meta(&mut self.meta, option, mistakes),
             "blocking" => mark(&mut self.blocking, option, mistakes),
-            other => mistakes.at(option.path(), unknown(other, known)),
+            other => {
+                let known = [Self::NAMES, further].concat();
+                mistakes.at(option.path(), unknown(other, &known));
+            }
         }
     }
 }
