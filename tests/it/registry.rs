@@ -44,7 +44,7 @@ fn registry() -> Site {
                         "packages": [{
                             "registryType": "npm", "identifier": "@example/weather", "version": "2.0",
                             "transport": {"type": "stdio"},
-                            "packageArguments": [{"type": "named", "name": "--note", "value": "${HOME} \"quoted\": #1"}],
+                            "packageArguments": [{"type": "named", "name": "--note", "value": "${HOME} \"quoted\": \u{202e}#1"}],
                             "environmentVariables": [
                                 {"name": "WEATHER_KEY", "description": "Of your account", "isRequired": true, "isSecret": true},
                                 {"name": "TRACE", "description": "More output"},
@@ -133,9 +133,12 @@ fn an_entry_is_a_configuration_that_holds_and_says_what_it_needs() {
             "-y",
             "@example/weather@2.0",
             "--note",
-            "${HOME} \"quoted\": #1"
+            "${HOME} \"quoted\": \u{202e}#1"
         ])
     );
+    // Who reads the entry sees in which order it is.
+    assert_contains(&printed, &["\\u202e#1"]);
+    assert!(!printed.contains('\u{202e}'), "{printed}");
     assert_eq!(value("env.WEATHER_KEY"), "[secret]");
 }
 

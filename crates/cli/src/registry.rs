@@ -17,6 +17,7 @@ use crate::net::with_causes;
 use crate::source::{
     Entry, Preference, REGISTRY, Registry, RegistryError, Server, described, entry,
 };
+use crate::telemetry::legible_json;
 
 #[derive(Debug, Args)]
 pub(super) struct RegistryArgs {
@@ -185,25 +186,32 @@ fn print_summary(server: &Server, entry: &Entry) {
     }
 }
 
-/// Renders an entry as YAML, with JSON strings.
+/// Renders an entry as YAML, with JSON strings. They are those of a stranger, and a user reads them: what would change their
+/// order or hide is escaped.
 fn configuration(server: &Server, entry: &Entry) -> String {
+    let json = |value: &Value| legible_json(&value.to_string()).into_owned();
     let mut text = format!(
         "# {} {}: {}\nupstreams:\n  {}:\n",
         line(&server.name),
         line(&server.version),
         line(&server.description),
-        json!(entry.name)
+        json(&entry.name.as_str().into())
     );
     for (key, value) in &entry.config {
         match value {
             Value::Object(members) => {
                 let _ = writeln!(text, "    {key}:");
                 for (name, value) in members {
-                    let _ = writeln!(text, "      {}: {value}", json!(name));
+                    let _ = writeln!(
+                        text,
+                        "      {}: {}",
+                        json(&name.as_str().into()),
+                        json(value)
+                    );
                 }
             }
             value => {
-                let _ = writeln!(text, "    {key}: {value}");
+                let _ = writeln!(text, "    {key}: {}", json(value));
             }
         }
     }
