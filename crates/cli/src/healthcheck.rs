@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -140,6 +140,14 @@ pub(super) fn is_served(address: SocketAddr) -> bool {
     })
 }
 
+/// Returns true if a program listens at a Unix socket, even if it accepts no connection.
+#[cfg(unix)]
+pub(super) fn is_listening(socket: &Path) -> bool {
+    let socket = socket.to_owned();
+    let connected = within(PATIENCE, || std::os::unix::net::UnixStream::connect(socket));
+    connected.map_or_else(|error| error.kind() == io::ErrorKind::TimedOut, |_| true)
+}
+
 fn ask(address: SocketAddr, is_secure: bool, path: &'static str) -> io::Result<String> {
     within(PATIENCE, move || {
         let name = is_secure.then(|| ServerName::from(address.ip()));
@@ -168,10 +176,10 @@ fn ask_at_file(_: PathBuf, _: bool, _: &'static str) -> io::Result<String> {
 
 /// Runs a probe on a thread of its own, which is given up after this time: timeouts of a socket begin again with each byte, and
 /// a Unix socket whose server accepts nothing has none.
-fn within(
+fn within<T: Send + 'static>(
     patience: Duration,
-    probe: impl FnOnce() -> io::Result<String> + Send + 'static,
-) -> io::Result<String> {
+    probe: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let (sender, answer) = mpsc::channel();
     thread::Builder::new().spawn(move || sender.send(probe()))?;
     answer.recv_timeout(patience).unwrap_or_else(|_| {
@@ -227,8 +235,10 @@ mod tests {
 
     #[test]
     fn a_probe_that_does_not_end_is_given_up() {
-        let probe = || loop {
-            thread::park();
+        let probe = || -> io::Result<()> {
+            loop {
+                thread::park();
+            }
         };
         let error = within(Duration::ZERO, probe).expect_err("no response");
         assert_eq!(error.to_string(), "no response within 0 s");

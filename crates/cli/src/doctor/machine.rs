@@ -144,7 +144,7 @@ fn socket(path: &Path) -> Finding {
                 .advise("set http.unix_socket to another path, or delete the file");
         }
         #[cfg(unix)]
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        if healthcheck::is_listening(path) {
             return CHECK
                 .warning(format!("a program listens at {}", path.display()))
                 .advise("stop it before you start another one, or change http.unix_socket");
