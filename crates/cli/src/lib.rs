@@ -411,7 +411,7 @@ fn written_out(words: &[String]) -> Command {
     let next = words.get(1).map(String::as_str);
     let has_tool = next.is_some_and(|next| !next.starts_with('-'));
     // A tool does not have a URL as its name.
-    let is_call = has_tool && next.is_none_or(|next| client::url_of(next).is_none());
+    let is_call = has_tool && next.and_then(client::url_of).is_none();
     // An option before the command makes the parser take it as a server name.
     if suggestions::is_command(word) || !is_call && client::url_of(word).is_none() {
         suggestions::no_command(word);
@@ -451,5 +451,26 @@ fn conclude(done: Result<(), Failure>, audience: output::Audience) -> ExitCode {
                 false => ExitCode::FAILURE,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_form_has_the_options_of_the_command_that_it_is_short_for() {
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            format!("{:?}", written_out(&words))
+        };
+        let call = of(&["http://a/mcp", "echo", "a=-1", "--json"]);
+        assert!(
+            call.starts_with("Call(") && call.contains("json: true"),
+            "{call}"
+        );
+        assert!(of(&["shop", "echo"]).starts_with("Call("));
+        assert!(of(&["http://a/mcp"]).starts_with("List("));
+        assert!(of(&["a:80", "--json"]).starts_with("List("));
     }
 }
