@@ -73,7 +73,7 @@ pub(super) fn likeness_of<'k>(word: &str, known: impl Iterator<Item = &'k str>) 
     };
     known
         .map(|known| (likeness(known), known))
-        .filter(|(likeness, _)| 0.65 <= *likeness)
+        .filter(|(likeness, _)| 0.7 <= *likeness)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, known)| known)
 }
@@ -100,6 +100,8 @@ mod tests {
         }
         let problem = problem_of("lst", &[]);
         assert!(problem.contains("Did you mean 'list'?"), "{problem}");
+        let problem = problem_of("shop", &[]);
+        assert!(!problem.contains("Did you mean"), "{problem}");
     }
 
     #[test]
