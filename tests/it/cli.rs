@@ -196,10 +196,16 @@ fn invalid_arguments_of_commands_have_an_exit_code_of_their_own() {
         (&["registry", "search", "a", "--limit", "0"], "1..=2000"),
         (&["call", "127.0.0.1:1", "echo", "{"], "not valid JSON"),
         (&["prompt", "127.0.0.1:1", "greeting", "x"], "name=value"),
+        (&["call", "127.0.0.1:1", "echo", "=x"], "name=value"),
+        (
+            &["list", "http://me:s3cret@127.0.0.1:1/mcp"],
+            "user name or password",
+        ),
     ] {
         let (code, text) = complaint(arguments, &[]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(part), "{part:?} is not in: {text}");
+        assert!(!text.contains("s3cret"), "{text}");
     }
 }
 

@@ -19,11 +19,11 @@ use longshore_sources::client::{Client, ClientError, Listener, Params, RpcError}
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use self::arguments::Written;
+use self::arguments::{Written, split_pair};
 pub(super) use self::form::Person;
 use self::pretty::pretty;
 use self::reach::{connected, connected_silently};
-pub(super) use self::server::{at_mcp, find, token, url_of};
+pub(super) use self::server::{at_mcp, check_no_password, find, token, url_of};
 use self::shown::{block, blocks, contents_of, tables};
 use super::output::{self, print};
 use super::paint::Paint;
@@ -366,17 +366,12 @@ fn with_client(
 }
 
 fn pairs(words: &[String]) -> Result<Map<String, Value>, Failure> {
-    let pair = |word: &String| {
-        word.split_once('=')
-            .map(|(name, value)| (name.to_owned(), Value::from(value)))
-            .ok_or_else(|| of_arguments(&format!("{word:?} is not of the form name=value")))
-    };
     let mut pairs = Map::new();
-    for (name, value) in words.iter().map(pair).collect::<Result<Vec<_>, _>>()? {
-        if pairs.contains_key(&name) {
+    for word in words {
+        let (name, value) = split_pair(word).map_err(|problem| of_arguments(&problem))?;
+        if pairs.insert(name.to_owned(), value.into()).is_some() {
             return Err(of_arguments(&format!("{name} is given twice")));
         }
-        pairs.insert(name, value);
     }
     Ok(pairs)
 }
@@ -392,7 +387,7 @@ mod tests {
             pairs(&words).map_err(|error| error.to_string())
         };
         assert_eq!(pairs(&["a=1", "b=x=y"]).map(|all| all.len()), Ok(2));
-        for words in [&["a=1", "a=2"][..], &["a"]] {
+        for words in [&["a=1", "a=2"][..], &["a"], &["=1"]] {
             let refused = pairs(words).expect_err("an error");
             assert!(refused.contains('a'), "{refused}");
         }

@@ -27,6 +27,7 @@ pub(super) use tls::judge_expiry;
 use super::proxy_kind::ProxyKind;
 use super::reach::skew;
 use super::report::{Check, Finding, Report};
+use crate::cli::client::check_no_password;
 use crate::environment::Secret;
 use wire::{Ask, CompleteResponse, DiagnosedServer};
 
@@ -57,12 +58,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
             "--url is {url}: write the URL of the MCP endpoint, such as https://mcp.example.com/mcp"
         ));
     }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(
-            "--url has a user name or password in it, which MCP clients do not send; put a token into the variable LONGSHORE_TOKEN"
-                .to_owned(),
-        );
-    }
+    check_no_password("--url", &url)?;
     let roots = tls::roots(&remote.roots)?;
     let both = [&rustls::version::TLS13, &rustls::version::TLS12];
     let mut wire = DiagnosedServer {
