@@ -5,7 +5,7 @@ mod hints;
 use std::time::Duration;
 
 use longshore_app::config::Config;
-use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
+use longshore_sources::client::{Client, ClientError, Lifecycle, Options, Target};
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 use url::Url;
@@ -106,11 +106,12 @@ impl Access {
         at_mcp(&self.url().filter(|_| self.is_url)?)
     }
 
-    async fn connect(
+    /// What a connection needs.
+    fn connection(
         &self,
         server: &ServerArgs,
         answers: Option<Answers>,
-    ) -> Result<Client, Unreached> {
+    ) -> Result<(Target, Options), AppError> {
         let name = &server.server;
         let target = self
             .upstream
@@ -122,10 +123,7 @@ impl Access {
                 },
                 false => error.into(),
             })?;
-        let credentials = self
-            .upstream
-            .proof(name, &self.tokens)
-            .map_err(AppError::from)?;
+        let credentials = self.upstream.proof(name, &self.tokens)?;
         let limit = Duration::from_secs(server.timeout);
         let mut capabilities = Map::new();
         if let Some(answers) = answers {
@@ -147,7 +145,7 @@ impl Access {
             credentials,
             ..Options::default()
         };
-        Ok(Client::connect(target, options).await?)
+        Ok((target, options))
     }
 
     /// Offers a login, or a prompt for a token if the server has no login. Returns `None` if the user declines.
@@ -310,24 +308,6 @@ impl Access {
     }
 }
 
-/// Reason for a missing connection.
-enum Unreached {
-    Client(ClientError),
-    Setup(AppError),
-}
-
-impl From<ClientError> for Unreached {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
-impl From<AppError> for Unreached {
-    fn from(error: AppError) -> Self {
-        Self::Setup(error)
-    }
-}
-
 /// Connects to the server. The user may be asked to log in; a URL without a path is also tried at `/mcp`.
 pub(super) fn connected(
     runtime: &Runtime,
@@ -338,14 +318,15 @@ pub(super) fn connected(
     if let (None, Some(config)) = (&upstream.url, &config) {
         output::show_programs(&config.log)?;
     }
+    let _entered = runtime.enter();
     let mut access = Access::with(upstream, config.as_ref(), server)?;
     let mut may_ask = !server.json && terminal::has_person();
     let mut is_second = false;
     loop {
-        let error = match runtime.block_on(access.connect(server, answers)) {
+        let (target, options) = access.connection(server, answers)?;
+        let error = match runtime.block_on(Client::connect(target, options)) {
             Ok(client) => return Ok((client, access)),
-            Err(Unreached::Setup(error)) => return Err(error.into()),
-            Err(Unreached::Client(error)) => error,
+            Err(error) => error,
         };
         if let Some(url) = access.at_mcp()
             && is_no_endpoint(&error)
@@ -386,14 +367,17 @@ pub(super) fn connected(
 
 /// Connects without a message or a question to the user. Programs are not started.
 pub(super) fn connected_silently(runtime: &Runtime, server: &ServerArgs) -> Option<Client> {
+    let _entered = runtime.enter();
+    let connect = |access: &Access| {
+        let (target, options) = access.connection(server, None).ok()?;
+        runtime.block_on(Client::connect(target, options)).ok()
+    };
     let access = Access::of(server).ok()?;
     access.upstream.url.as_ref()?;
-    if let Ok(client) = runtime.block_on(access.connect(server, None)) {
-        return Some(client);
-    }
-    let url = access.at_mcp()?;
-    let access = access.changed(url.as_str(), None, server).ok()?;
-    runtime.block_on(access.connect(server, None)).ok()
+    connect(&access).or_else(|| {
+        let url = access.at_mcp()?;
+        connect(&access.changed(url.as_str(), None, server).ok()?)
+    })
 }
 
 /// Returns true if the peer responds but may not be an MCP server.
