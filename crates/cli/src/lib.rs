@@ -422,6 +422,7 @@ fn written_out(words: &[String]) -> Command {
     }
 }
 
+/// Parses the arguments of a command. If they are not valid, the program ends as it does for those of its command line.
 fn parsed<A: clap::Args>(program: &str, words: &[String]) -> A {
     let words = words.iter().map(String::as_str);
     OneCommand::parse_from(std::iter::once(program).chain(words)).arguments

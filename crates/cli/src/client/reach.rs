@@ -13,7 +13,7 @@ use url::Url;
 use super::server::{TOKEN, at_mcp, at_url, find};
 use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
-use crate::cli::login::{self, TokenLocation};
+use crate::cli::login::log_in_at;
 use crate::cli::run::runtime;
 use crate::cli::{output, terminal};
 use crate::environment::Probe;
@@ -158,16 +158,14 @@ impl Access {
         if !terminal::confirm("Log in now?").map_err(AppError::from)? {
             return Ok(None);
         }
-        let place = match self.is_url {
-            true => TokenLocation::new(url.as_str(), None),
-            false => TokenLocation::new(&server.server, server.config.clone()),
+        let done = match self.is_url {
+            true => log_in_at(url.as_str(), None),
+            false => log_in_at(&server.server, server.config.clone()),
         };
-        match login::log_in_at(place) {
+        match done? {
             Ok(()) if self.is_url => self.changed(url.as_str(), None, server).map(Some),
             Ok(()) => Self::of(server).map(Some),
-            Err(login::LoginFailure::Login(LoginError::NoOAuth | LoginError::NoMetadata))
-                if self.is_url =>
-            {
+            Err(LoginError::NoOAuth | LoginError::NoMetadata) if self.is_url => {
                 output::remark(&format!(
                     "{url} has no login: it publishes no OAuth metadata. It may need an API key or another token."
                 ));
@@ -183,10 +181,7 @@ impl Access {
                 ));
                 self.changed(url.as_str(), Some(&token), server).map(Some)
             }
-            Err(login::LoginFailure::Login(error)) => {
-                Err(of_server(&server.server, with_causes(&error)))
-            }
-            Err(login::LoginFailure::Other(failure)) => Err(failure),
+            Err(error) => Err(of_server(&server.server, with_causes(&error))),
         }
     }
 
