@@ -416,16 +416,11 @@ fn written_out(words: &[String]) -> Command {
     if suggestions::is_command(word) || !is_call && client::url_of(word).is_none() {
         suggestions::no_command(word);
     }
-    match has_tool {
-        true => Command::Call(parsed("longshore call", words)),
-        false => Command::List(parsed("longshore list", words)),
-    }
-}
-
-/// Parses the arguments of a command. If they are not valid, the program ends as it does for those of its command line.
-fn parsed<A: clap::Args>(program: &str, words: &[String]) -> A {
-    let words = words.iter().map(String::as_str);
-    OneCommand::parse_from(std::iter::once(program).chain(words)).arguments
+    let command = if has_tool { "call" } else { "list" };
+    let line = ["longshore", command].into_iter();
+    let line = line.chain(words.iter().map(String::as_str));
+    let command = Cli::parse_from(line).command;
+    command.unwrap_or_else(|| suggestions::no_command(word))
 }
 
 /// Prints the result of a command.

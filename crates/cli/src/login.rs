@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use clap::Args;
+use clap::{Args, Parser as _};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::client::{at_mcp, clean, find, of_server, url_of};
 use super::output::{self, print};
 use super::run::{OPENER, load, open, runtime};
 use super::table::{line, table};
-use super::{Failure, parsed};
+use super::{Failure, OneCommand};
 use crate::app::{AppError, tokens};
 use crate::environment::Probe;
 use crate::net::with_causes;
@@ -198,7 +198,8 @@ pub(super) fn log_in_at(
     server: &str,
     config: Option<PathBuf>,
 ) -> Result<Result<(), LoginError>, Failure> {
-    let mut args: LoginArgs = parsed("longshore login", &["--".to_owned(), server.to_owned()]);
+    let line = OneCommand::<LoginArgs>::parse_from(["longshore login", "--", server]);
+    let mut args = line.arguments;
     args.place.kept.config = config;
     log_in_as(&args)
 }
