@@ -405,7 +405,7 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
     conclude(done, audience)
 }
 
-/// Reads the short form as the command that it is short for. The program ends if it is none.
+/// Parses the short form as the command that it abbreviates. Exits if that is not a valid command line.
 fn written_out(words: &[String]) -> Command {
     let word = words.first().map_or("", String::as_str);
     let next = words.get(1).map(String::as_str);
