@@ -12,24 +12,15 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderValue;
-use longshore::auth::{ApiKeyConfig, Effect, KeyHash, RuleConfig};
+use longshore::auth::Effect;
 use longshore::bench::Pipeline;
-use longshore::limit::ToolLimitConfig;
-use longshore::seal::Secret;
-use longshore::telemetry::MetricsPolicy;
 use longshore::{App, Config, Tool};
 use serde_json::{Value, json};
 
+use super::settings::{
+    ISSUER, KEYS, TOKEN, compare, holder, key, limit_everything, own_tools, rule, take_tokens,
+};
 use super::{Lookup, Scenario, Server, Work, definition};
-
-/// An issuer that does not exist, its key, and a token of it that is good until 2100.
-const ISSUER: &str = "https://issuer.example";
-const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","alg":"EdDSA","x":"pPvFNLbQsh5W8G88yXqDKkLgx3k7XB1T8OwOAcVggDs"}]}"#;
-const TOKEN: &str = concat!(
-    "eyJhbGciOiJFZERTQSIsImtpZCI6IjEiLCJ0eXAiOiJhdCtqd3QifQ",
-    ".eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoibG9hZHRlc3QiLCJzdWIiOiJsb2FkdGVzdCIsImNsaWVudF9pZCI6ImxvYWR0ZXN0Iiwic2NvcGUiOiJtY3AiLCJleHAiOjQxMDI0NDQ4MDB9",
-    ".ntlYjlCJGM0Y_bxkXLEWrAc-MT2LJekDIuqEDjEfedvHVdvgYJ1N5Z-Wxr2aseXLdmftiZ624UuLMMKvMCUfDg",
-);
 
 /// A setting with its credential.
 type Set = (&'static str, fn(&mut Config), String);
@@ -178,11 +169,7 @@ pub fn exchanged() -> Vec<Scenario> {
 pub fn filtered() -> Vec<Scenario> {
     let tools = (1..=51).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);
     let mut config = plain();
-    let hidden = allow(&[definition(1).name().to_owned()]);
-    config.policy.rules = vec![RuleConfig {
-        effect: Effect::Deny,
-        ..hidden
-    }];
+    config.policy.rules = vec![rule(Effect::Deny, &[definition(1).name().to_owned()])];
     let server = Server::new(App::new().config(config).tools(tools));
     vec![server.in_session("list-of-51-less-one", "tools/list", Some(json!({})))]
 }
@@ -191,24 +178,20 @@ pub fn filtered() -> Vec<Scenario> {
 /// for one role, and for one role after another. For comparison, also returns a listing of as many tools without
 /// rules.
 pub fn roles() -> Vec<Scenario> {
-    const ROLES: usize = 1000;
+    const ROLES: u32 = 1000;
     let tools = (1..=10_000).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);
     let mut config = plain();
     config.auth.api_keys = (0..ROLES).map(holder).collect();
     let own = (0..ROLES).map(|role| {
-        let names =
-            (role * 9 + 1..role * 9 + 10).map(|number| format!("lookup_record_{number:05}"));
-        RuleConfig {
-            groups: vec![format!("role-{role}")],
-            ..allow(&names.collect::<Vec<_>>())
-        }
+        let own = role * 9 + 1..role * 9 + 10;
+        own_tools(role, own.map(|number| format!("lookup_record_{number:05}")))
     });
     config.policy.rules = own.collect();
     // 100 of them.
     let shared = vec!["lookup_record_099??".to_owned()];
-    config.policy.rules.push(allow(&shared));
+    config.policy.rules.push(rule(Effect::Allow, &shared));
     let mut server = Server::shown(App::new().config(config).tools(tools), None, Some(&key(0)));
-    let mut of = |role: usize| {
+    let mut of = |role| {
         server.credential = Some(key(role));
         let list = server.stateless("list-of-one-role", "tools/list", json!({}));
         let Work::Requests(pipeline, mut requests) = list.work else {
@@ -223,52 +206,12 @@ pub fn roles() -> Vec<Scenario> {
         format!("list-of-{ROLES}-roles"),
         Work::Requests(pipeline, all),
     );
-    all.warm_up = ROLES;
+    all.warm_up = ROLES as usize;
     vec![Scenario::new("list-of-one-role", one), all]
 }
 
-/// Returns a configuration with rate limits that are never reached, as servers with authentication have them.
 fn plain() -> Config {
     let mut config = Config::default();
-    config.telemetry.metrics = MetricsPolicy::On;
-    config.limits.principal.per_second = 0.0;
-    config.limits.initialize_per_minute = Some(0);
+    compare(&mut config);
     config
-}
-
-fn take_tokens(config: &mut Config) {
-    config.auth.oauth.issuer = Some(ISSUER.to_owned());
-    config.auth.oauth.audience = vec!["loadtest".to_owned()];
-}
-
-fn limit_everything(config: &mut Config) {
-    const NEVER_EMPTY: f64 = 1e9;
-    config.auth.api_keys = vec![holder(0)];
-    config.limits.principal.per_second = NEVER_EMPTY;
-    config.limits.server.per_second = NEVER_EMPTY;
-    config.limits.address.per_second = NEVER_EMPTY;
-    let tool = ToolLimitConfig {
-        per_second: NEVER_EMPTY,
-        ..ToolLimitConfig::default()
-    };
-    config.limits.tools.insert("echo".to_owned(), tool);
-}
-
-fn key(number: usize) -> String {
-    format!("lsk_a-key-that-nobody-else-has-{number:05}")
-}
-
-fn holder(number: usize) -> ApiKeyConfig {
-    ApiKeyConfig {
-        name: format!("holder-{number}"),
-        keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
-        groups: vec![format!("role-{number}")],
-        ..ApiKeyConfig::default()
-    }
-}
-
-/// A rule that lets everybody have some tools.
-fn allow(tools: &[String]) -> RuleConfig {
-    let rule = serde_json::from_value(json!({"effect": "allow", "tools": tools}));
-    rule.unwrap_or_else(|error| panic!("{error}"))
 }

@@ -1,6 +1,7 @@
 //! The requests that benchmarks and counts send through the server, without a socket.
 
 mod guarded;
+mod settings;
 
 use std::future::Future;
 use std::pin::pin;

@@ -198,11 +198,11 @@ class Server:
             self.failed[workload] = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no output"
             return
         figure = lambda name: float(re.search(rf"^{name}\s+([\d.]+)", done.stdout, re.M)[1])
-        if figure("answers/processor-s") == 0 and seconds < 10:
+        if figure("responses/CPU-s") == 0 and seconds < 10:
             # No response within the time: slow, not broken.
             self.measure(workload, 10)
             return
-        self.rates[workload].append(figure("answers/processor-s"))
+        self.rates[workload].append(figure("responses/CPU-s"))
         self.p99[workload].append(figure("p99 us"))
 
     def rate(self, workload):

@@ -7,14 +7,14 @@ mod definition;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{FnArg, Ident, Type};
+use syn::{Attribute, FnArg, Ident, Type};
 
-use crate::methods::{Object, new_carrier};
+use crate::methods::Object;
 use crate::options::{Task, ToolOptions};
 use crate::parse::{Argument, Function, Parameter};
 pub(crate) use arguments::preset;
 use arguments::{arguments, variables};
-pub(crate) use binding::{bind, bound_type, called, extract_one, resolve, unbound};
+pub(crate) use binding::{Carrier, called, extract, extract_one, implementation, resolve, traits};
 pub(crate) use definition::{common, documentation, duration, name};
 
 pub(crate) type ToolFn = Function<ToolOptions>;
@@ -23,16 +23,23 @@ pub(crate) type ToolFn = Function<ToolOptions>;
 pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
     let name = &tool.function.sig.ident;
     let conditions = &tool.conditions;
+    let allow_deprecated = allow_deprecated(tool);
     let arguments = arguments(tool);
-    let implementation = implementation(tool);
+    let described = described(tool, &self::name(tool), &arguments_type(tool));
+    let implementation = implementation(tool, &tool_spec(), &described, |carrier| {
+        tool_impl(tool, carrier)
+    });
     let unit = unit(tool, &quote!(#arguments #implementation));
     // Outside of that scope, where the name is the tool's.
     let collected = tool.options.collect.then(|| {
         quote! {
             #(#conditions)*
-            ::longshore::__private::inventory::submit! {
-                ::longshore::__private::CollectedTool(|| ::longshore::__private::Arc::new(#name))
-            }
+            #allow_deprecated
+            const _: () = {
+                ::longshore::__private::inventory::submit! {
+                    ::longshore::__private::CollectedTool(|| ::longshore::__private::Arc::new(#name))
+                }
+            };
         }
     });
 
@@ -55,9 +62,12 @@ pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> To
     function.vis = syn::Visibility::Inherited;
     let callable = callable(offered);
     let hide_tools = hide_tools(offered);
+    let deprecated = deprecated(offered);
+    let allow_deprecated = allow_deprecated(offered);
     quote! {
         #(#conditions)*
         #(#documentation)*
+        #deprecated
         #[allow(non_camel_case_types)]
         #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
         #visibility struct #name;
@@ -73,12 +83,24 @@ pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> To
             #function
             #hide_tools
             // Apart from the function, whose body sees all names of its module.
+            #allow_deprecated
             const _: () = {
                 #implementation
                 #callable
             };
         };
     }
+}
+
+/// The attribute `#[deprecated]` of a function, which its unit struct has too.
+fn deprecated<O>(offered: &Function<O>) -> Option<&Attribute> {
+    let mut attributes = offered.function.attrs.iter();
+    attributes.find(|attribute| attribute.path().is_ident("deprecated"))
+}
+
+/// An attribute for the code that calls a function although it is deprecated.
+pub(crate) fn allow_deprecated<O>(offered: &Function<O>) -> Option<TokenStream> {
+    deprecated(offered).map(|_| quote!(#[allow(deprecated)]))
 }
 
 /// An unused function for each parameter's name.
@@ -108,51 +130,7 @@ fn name_of_default(i: usize) -> Ident {
     format_ident!("__longshore_default_{i}", span = Span::mixed_site())
 }
 
-// === What carries a function to the server ===
-
-/// The type that represents a function or a method in the catalog.
-pub(crate) struct Carrier {
-    /// `<S: Store>`, for objects with parameters.
-    pub(crate) generics: TokenStream,
-    pub(crate) ty: TokenStream,
-    pub(crate) conditions: TokenStream,
-    /// Expression for the reference to its definition, within its methods.
-    pub(crate) definition: TokenStream,
-    /// Statements before a call's future. The future takes what they bind.
-    pub(crate) lent: TokenStream,
-}
-
-impl Carrier {
-    /// The unit struct of the function's name.
-    pub(crate) fn unit<O>(offered: &Function<O>, definition: TokenStream) -> Self {
-        Self {
-            generics: TokenStream::new(),
-            ty: offered.function.sig.ident.to_token_stream(),
-            conditions: TokenStream::new(),
-            definition,
-            lent: TokenStream::new(),
-        }
-    }
-
-    /// A function with its state.
-    pub(crate) fn bound<O>(offered: &Function<O>, definition: TokenStream) -> Self {
-        let states: Vec<_> = (0..offered.shared().count()).map(state).collect();
-        Self {
-            generics: TokenStream::new(),
-            ty: quote!(__LongshoreBound),
-            conditions: TokenStream::new(),
-            definition,
-            lent: quote! {
-                #(let #states = ::longshore::__private::Arc::clone(&self.#states);)*
-            },
-        }
-    }
-}
-
-/// The method [`bind`] of a function or a method without state; nothing without extractors.
-pub(crate) fn bind_extractors<O>(offered: &Function<O>, kind: &TokenStream) -> Option<TokenStream> {
-    (extracts(offered) && !has_state(offered)).then(|| bind(offered, kind))
-}
+// === What a function is given ===
 
 /// Returns true if a function takes values from its call, or makes some from its arguments.
 fn extracts<O>(offered: &Function<O>) -> bool {
@@ -174,83 +152,18 @@ pub(crate) fn extracted(i: usize) -> Ident {
     format_ident!("__longshore_call_{i}")
 }
 
-/// Statements that take from the call what a function wants of it, in an `async` block.
-pub(crate) fn extract<O>(offered: &Function<O>) -> TokenStream {
-    let all = offered.extracted().enumerate();
-    all.map(|(i, wanted)| extract_one(i, &wanted.ty)).collect()
-}
-
 // === The tool ===
-
-fn implementation(tool: &ToolFn) -> TokenStream {
-    let described = described(tool, &name(tool), &arguments_type(tool));
-    let traits = traits();
-    let definition = quote!(__LONGSHORE_DESCRIBED);
-    let implementation = if has_state(tool) {
-        let name = &tool.function.sig.ident;
-        let bound_type = bound_type(tool);
-        let bound = tool_impl(tool, &Carrier::bound(tool, definition));
-        let bind = bind(tool, &quote!(::longshore::__private::Tool));
-        let unbound = unbound(&quote!(ToolError));
-        quote! {
-            #bound_type
-            #bound
-
-            impl ::longshore::__private::Tool for #name {
-                fn definition(&self) -> &::longshore::__private::Definition {
-                    &__LONGSHORE_DESCRIBED.definition
-                }
-
-                fn call(
-                    &self,
-                    _: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                    _: ::longshore::__private::Arguments,
-                ) -> ::longshore::__private::CallFuture {
-                    #unbound
-                }
-
-                #bind
-            }
-        }
-    } else {
-        tool_impl(tool, &Carrier::unit(tool, definition))
-    };
-    quote! {
-        #traits
-
-        static __LONGSHORE_DESCRIBED: ::longshore::__private::LazyLock<
-            ::longshore::__private::ToolSpec
-        > = ::longshore::__private::LazyLock::new(|| #described);
-
-        #implementation
-    }
-}
 
 /// Statements that make the tool of a method, in a function in which `self` is the object; the last one is its `Arc`.
 pub(crate) fn tool_of_method(tool: &ToolFn, object: &Object) -> TokenStream {
     let arguments = arguments(tool);
     let described = described(tool, &object.name_of(&name(tool)), &arguments_type(tool));
-    let traits = traits();
-    let definition = quote!(::longshore::__private::ToolSpec);
-    let (carrier, carrier_type) = object.carrier(&definition);
-    let implementation = tool_impl(tool, &carrier);
-    let new_carrier = new_carrier(&described);
-    quote! {
-        #arguments
-        #traits
-        #carrier_type
-        #implementation
-        #new_carrier
-    }
+    let offered = object.offered(&tool_spec(), &described, |carrier| tool_impl(tool, carrier));
+    quote!(#arguments #offered)
 }
 
-fn traits() -> TokenStream {
-    quote! {
-        use ::longshore::__private::{
-            AnswerDisplay as _, AnswerDynamic as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
-            FinishKnown as _, FinishOther as _, FinishSerialize as _,
-        };
-    }
+fn tool_spec() -> TokenStream {
+    quote!(::longshore::__private::ToolSpec)
 }
 
 /// Statements that select the traits for the returned type, and for the type of a success.
@@ -274,7 +187,6 @@ fn arguments_type(tool: &ToolFn) -> TokenStream {
 fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
     let returns = &tool.returns;
     let call = call(tool, &arguments_type(tool));
-    let bind = bind_extractors(tool, &quote!(::longshore::__private::Tool));
     let answer = answer(returns);
     // The span puts the error of a missing trait at the type.
     let finish = quote_spanned! {returns.span()=>
@@ -283,43 +195,31 @@ fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
             (&&&&&__longshore_answer).__longshore_answer(__longshore_returned)
         )
     };
-    let Carrier {
-        generics,
-        ty,
-        conditions,
-        definition,
-        lent,
-    } = carrier;
-    quote! {
-        impl #generics ::longshore::__private::Tool for #ty #conditions {
-            fn definition(&self) -> &::longshore::__private::Definition {
-                &#definition.definition
-            }
-
-            fn validates_arguments(&self) -> bool {
-                #definition.validates_arguments
-            }
-
-            fn checks_output(&self) -> bool {
-                #definition.checks_output
-            }
-
-            #[allow(unused_variables, clippy::let_unit_value)]
-            fn call(
-                &self,
-                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                __longshore_arguments: ::longshore::__private::Arguments,
-            ) -> ::longshore::__private::CallFuture {
-                #lent
-                ::longshore::__private::Box::pin(async move {
-                    #call
-                    #finish
-                })
-            }
-
-            #bind
+    let future = carrier.future(&quote!(ToolError), &quote!(#call #finish));
+    let definition = &carrier.definition;
+    let methods = quote! {
+        fn definition(&self) -> &::longshore::__private::Definition {
+            &#definition.definition
         }
-    }
+
+        fn validates_arguments(&self) -> bool {
+            #definition.validates_arguments
+        }
+
+        fn checks_output(&self) -> bool {
+            #definition.checks_output
+        }
+
+        #[allow(unused_variables, clippy::let_unit_value)]
+        fn call(
+            &self,
+            __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+            __longshore_arguments: ::longshore::__private::Arguments,
+        ) -> ::longshore::__private::CallFuture {
+            #future
+        }
+    };
+    carrier.implement(tool, &quote!(::longshore::__private::Tool), &methods)
 }
 
 /// Reads the arguments and calls the function.

@@ -8,10 +8,10 @@ use syn::Ident;
 use syn::spanned::Spanned;
 
 use crate::expand::{
-    Carrier, bind, bind_extractors, blocking, bound_type, called, common, duration, extract,
-    extract_one, extracted, has_state, local, name, preset, resolve, state, unbound, unit,
+    Carrier, blocking, called, common, duration, extract, extract_one, extracted, implementation,
+    local, name, preset, resolve, state, unit,
 };
-use crate::methods::{Object, new_carrier};
+use crate::methods::Object;
 use crate::options::{Complete, Preset, PromptOptions, ResourceOptions};
 use crate::parse::{Argument, Function, Placement, inside_option};
 pub(crate) use prompts::{prompt, prompt_of_method};
@@ -22,44 +22,9 @@ pub(crate) type PromptFn = Function<PromptOptions>;
 /// A resource; if its URI has variables, a template of resources.
 pub(crate) fn resource(resource: &ResourceFn) -> TokenStream {
     let definition = resource_definition(resource);
-    let traits = resource_traits();
-    let (trait_name, _) = kind(resource);
-    let reference = quote!(__LONGSHORE_DEFINITION);
-    let implementation = if has_state(resource) {
-        let name = &resource.function.sig.ident;
-        let bound_type = bound_type(resource);
-        let bound = resource_impl(resource, &Carrier::bound(resource, reference));
-        let bind = bind(resource, &trait_name);
-        let unbound = unbound(&quote!(ResourceError));
-        let further = is_template(resource).then(|| {
-            quote! {
-                _: &::core::primitive::str,
-                _: ::longshore::__private::Parameters,
-            }
-        });
-        quote! {
-            #bound_type
-            #bound
-
-            impl #trait_name for #name {
-                fn definition(&self) -> &::longshore::__private::ResourceDefinition {
-                    &__LONGSHORE_DEFINITION
-                }
-
-                fn read(
-                    &self,
-                    _: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                    #further
-                ) -> ::longshore::__private::ReadFuture {
-                    #unbound
-                }
-
-                #bind
-            }
-        }
-    } else {
-        resource_impl(resource, &Carrier::unit(resource, reference))
-    };
+    let implementation = implementation(resource, &definition_type(), &definition, |carrier| {
+        resource_impl(resource, carrier)
+    });
     let name = &resource.function.sig.ident;
     // Every `Resource` is one already.
     let into = is_template(resource).then(|| {
@@ -73,36 +38,21 @@ pub(crate) fn resource(resource: &ResourceFn) -> TokenStream {
             }
         }
     });
-    unit(
-        resource,
-        &quote! {
-            #traits
-
-            static __LONGSHORE_DEFINITION: ::longshore::__private::LazyLock<
-                ::longshore::__private::ResourceDefinition
-            > = ::longshore::__private::LazyLock::new(|| #definition);
-
-            #implementation
-            #into
-        },
-    )
+    unit(resource, &quote!(#implementation #into))
 }
 
 /// Statements that make the resource of a method, in a function in which `self` is the object.
 pub(crate) fn resource_of_method(resource: &ResourceFn, object: &Object) -> TokenStream {
     let definition = resource_definition(resource);
-    let traits = resource_traits();
     let (_, variant) = kind(resource);
-    let ty = quote!(::longshore::__private::ResourceDefinition);
-    let (carrier, carrier_type) = object.carrier(&ty);
-    let implementation = resource_impl(resource, &carrier);
-    let new_carrier = new_carrier(&definition);
-    quote! {
-        #traits
-        #carrier_type
-        #implementation
-        ::longshore::__private::AnyResource::#variant(#new_carrier)
-    }
+    let offered = object.offered(&definition_type(), &definition, |carrier| {
+        resource_impl(resource, carrier)
+    });
+    quote!(::longshore::__private::AnyResource::#variant({ #offered }))
+}
+
+fn definition_type() -> TokenStream {
+    quote!(::longshore::__private::ResourceDefinition)
 }
 
 fn is_template(resource: &ResourceFn) -> bool {
@@ -121,26 +71,10 @@ fn kind(resource: &ResourceFn) -> (TokenStream, TokenStream) {
     }
 }
 
-fn resource_traits() -> TokenStream {
-    quote! {
-        use ::longshore::__private::{
-            AnswerDisplay as _, AnswerDynamic as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
-            ContentsBytes as _, ContentsKnown as _, ContentsOption as _, ContentsOther as _,
-        };
-    }
-}
-
 fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
     let (trait_name, _) = kind(resource);
-    let bind = bind_extractors(resource, &trait_name);
     let called = answered(resource, &quote!(ResourceError));
-    let Carrier {
-        generics,
-        ty,
-        conditions,
-        definition,
-        lent,
-    } = carrier;
+    let definition = &carrier.definition;
     // The definition of a method is kept with the call, which outlives `self`.
     let kept = (resource.place == Placement::Method).then(|| {
         quote! {
@@ -155,6 +89,7 @@ fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
         let __longshore_success = ::longshore::__private::Success::new(__longshore_success);
         (&&&&__longshore_success).__longshore_contents(&#of_call)
     };
+    let future = carrier.future(&quote!(ResourceError), &quote!(#called #contents));
     let (further, completion) = match is_template(resource) {
         true => (
             quote! {
@@ -170,30 +105,24 @@ fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
         ),
         false => (TokenStream::new(), TokenStream::new()),
     };
-    quote! {
-        impl #generics #trait_name for #ty #conditions {
-            fn definition(&self) -> &::longshore::__private::ResourceDefinition {
-                &#definition
-            }
-
-            #[allow(unused_variables, clippy::let_unit_value)]
-            fn read(
-                &self,
-                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                #further
-            ) -> ::longshore::__private::ReadFuture {
-                #lent
-                #kept
-                ::longshore::__private::Box::pin(async move {
-                    #called
-                    #contents
-                })
-            }
-
-            #completion
-            #bind
+    let methods = quote! {
+        fn definition(&self) -> &::longshore::__private::ResourceDefinition {
+            &#definition
         }
-    }
+
+        #[allow(unused_variables, clippy::let_unit_value)]
+        fn read(
+            &self,
+            __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+            #further
+        ) -> ::longshore::__private::ReadFuture {
+            #kept
+            #future
+        }
+
+        #completion
+    };
+    carrier.implement(resource, &trait_name, &methods)
 }
 
 // === Calls ===
@@ -336,7 +265,7 @@ fn completion<O>(
         .arguments()
         .filter_map(|a| Some((a.name(), a.options.complete.as_ref()?)))
         .collect();
-    if completed.is_empty() {
+    if completed.is_empty() || carrier.is_unbound {
         return TokenStream::new();
     }
     let names: Vec<_> = completed.iter().map(|(name, _)| name).collect();

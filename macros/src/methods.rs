@@ -7,7 +7,7 @@ use syn::{
     MetaNameValue, Signature, Type, WherePredicate, parse_quote,
 };
 
-use crate::expand::{Carrier, tool_of_method};
+use crate::expand::{Carrier, allow_deprecated, tool_of_method, traits};
 use crate::expand_offers::{prompt_of_method, resource_of_method};
 use crate::options::{Mistakes, fault_of_name, string};
 use crate::parse::{Function, Kind, Options, Placement, read_function};
@@ -57,11 +57,17 @@ impl Object {
         }
     }
 
-    /// The type that carries one method, and its declaration. `definition` is the type of its definition.
-    pub(crate) fn carrier(&self, definition: &TokenStream) -> (Carrier, TokenStream) {
+    /// Statements that make the `Arc` of what carries one method, in a function in which `self` is the object. Its definition has
+    /// the type `ty`.
+    pub(crate) fn offered(
+        &self,
+        ty: &TokenStream,
+        definition: &TokenStream,
+        implement: impl Fn(&Carrier) -> TokenStream,
+    ) -> TokenStream {
         let (declared, used, conditions) = self.generics.split_for_impl();
-        let ty = &self.ty;
-        let carrier = Carrier {
+        let object = &self.ty;
+        let implementation = implement(&Carrier {
             generics: declared.to_token_stream(),
             ty: quote!(__LongshoreMethod #used),
             conditions: conditions.to_token_stream(),
@@ -69,14 +75,20 @@ impl Object {
             lent: quote! {
                 let __longshore_this = ::longshore::__private::Arc::clone(&self.__longshore_this);
             },
-        };
-        let declaration = quote! {
+            is_unbound: false,
+        });
+        let traits = traits();
+        let definition = quote!(::longshore::__private::Arc::new(#definition));
+        let carrier = carrier_of(&quote!(self), &definition);
+        quote! {
+            #traits
             struct __LongshoreMethod #declared #conditions {
-                __longshore_this: ::longshore::__private::Arc<#ty>,
-                __longshore_definition: ::longshore::__private::Arc<#definition>,
+                __longshore_this: ::longshore::__private::Arc<#object>,
+                __longshore_definition: ::longshore::__private::Arc<#ty>,
             }
-        };
-        (carrier, declaration)
+            #implementation
+            ::longshore::__private::Arc::new(#carrier)
+        }
     }
 }
 
@@ -88,13 +100,6 @@ pub(crate) fn carrier_of(this: &TokenStream, definition: &TokenStream) -> TokenS
             __longshore_definition: #definition,
         }
     }
-}
-
-/// The `Arc` of a new carrier, in a function in which `self` is the object.
-pub(crate) fn new_carrier(definition: &TokenStream) -> TokenStream {
-    let definition = quote!(::longshore::__private::Arc::new(#definition));
-    let carrier = carrier_of(&quote!(self), &definition);
-    quote!(::longshore::__private::Arc::new(#carrier))
 }
 
 /// Replaces `Self`, which means another type in the code that is written, by the type `of`.
@@ -325,8 +330,9 @@ fn member<O: Options>(
             take_attributes(&mut method.sig, &read.function.sig);
             object.check_arguments(&read, mistakes);
             let conditions = &read.conditions;
+            let allow_deprecated = allow_deprecated(&read);
             let written = write(&read);
-            Some(quote!(#(#conditions)* { #written }))
+            Some(quote!(#(#conditions)* #allow_deprecated { #written }))
         }
         Err(refused) => {
             let (mistake, function) = *refused;

@@ -4,10 +4,11 @@ mod values;
 
 use std::time::Duration;
 
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Expr, Ident, LitStr, Meta, Path, Token};
+use syn::{Expr, Ident, LitStr, Meta, Path, Token, token};
 
 use crate::parse::Kind;
 pub(crate) use values::string;
@@ -70,10 +71,11 @@ pub(crate) struct CommonOptions {
     pub(crate) blocking: Option<proc_macro2::Span>,
 }
 
-/// `"com.example/cost" = 3`
+/// `"com.example/cost" = 3`, or `= {"cpu": 3}`
 pub(crate) struct MetaEntry {
     pub(crate) key: LitStr,
-    pub(crate) value: Expr,
+    /// An expression, or JSON.
+    pub(crate) value: TokenStream,
 }
 
 /// Options of `#[arg(...)]`.
@@ -129,27 +131,21 @@ impl Mistakes {
 }
 
 impl ToolOptions {
+    /// Names of the options that only tools have.
     const NAMES: &[&str] = &[
-        "name",
-        "title",
-        "description",
         "read_only",
         "destructive",
         "idempotent",
         "open_world",
-        "timeout",
         "scopes",
         "ui",
-        "icon",
-        "meta",
-        "blocking",
         "additional_properties",
         "collect",
         "task",
         "deferred_task",
     ];
 
-    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+    pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         for option in list(tokens, mistakes) {
             options.take(&option, mistakes);
@@ -243,21 +239,10 @@ fn take_meta(all: &mut Vec<MetaEntry>, option: &Meta, mistakes: &mut Mistakes) {
 }
 
 impl ResourceOptions {
-    const NAMES: &[&str] = &[
-        "uri",
-        "mime_type",
-        "ttl",
-        "cache_scope",
-        "name",
-        "title",
-        "description",
-        "timeout",
-        "icon",
-        "meta",
-        "blocking",
-    ];
+    /// Names of the options that only resources have.
+    const NAMES: &[&str] = &["uri", "mime_type", "ttl", "cache_scope"];
 
-    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+    pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         let place = tokens.clone();
         for option in list(tokens, mistakes) {
@@ -302,10 +287,10 @@ impl ResourceOptions {
 }
 
 impl PromptOptions {
-    pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
+    pub(crate) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         for option in list(tokens, mistakes) {
-            options.common.take(&option, CommonOptions::NAMES, mistakes);
+            options.common.take(&option, &[], mistakes);
         }
         options
     }
@@ -322,8 +307,8 @@ impl CommonOptions {
         "blocking",
     ];
 
-    /// `known` are the names of all options of the attribute.
-    fn take(&mut self, option: &Meta, known: &[&str], mistakes: &mut Mistakes) {
+    /// `further` are the names of the other options of the attribute.
+    fn take(&mut self, option: &Meta, further: &[&str], mistakes: &mut Mistakes) {
         let name = option.path().get_ident().map(ToString::to_string);
         match name.as_deref().unwrap_or_default() {
             "name" => set(&mut self.name, option, text(option), mistakes),
@@ -333,7 +318,10 @@ impl CommonOptions {
             "icon" => take_icon(&mut self.icons, option, mistakes),
             "meta" => take_meta(&mut self.meta, option, mistakes),
             "blocking" => mark(&mut self.blocking, option, mistakes),
-            other => mistakes.at(option.path(), unknown(other, known)),
+            other => {
+                let known = [Self::NAMES, further].concat();
+                mistakes.at(option.path(), unknown(other, &known));
+            }
         }
     }
 }
@@ -342,10 +330,13 @@ impl Parse for MetaEntry {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let key = input.parse()?;
         input.parse::<Token![=]>()?;
-        Ok(Self {
-            key,
-            value: input.parse()?,
-        })
+        let is_group = input.peek(token::Brace) || input.peek(token::Bracket);
+        let is_json = is_group && input.fork().parse::<Expr>().is_err();
+        let value = match is_json {
+            true => input.parse::<TokenTree>()?.into_token_stream(),
+            false => input.parse::<Expr>()?.into_token_stream(),
+        };
+        Ok(Self { key, value })
     }
 }
 
@@ -429,7 +420,7 @@ pub(crate) fn fault_of_name(name: &str) -> Option<&'static str> {
     }
 }
 
-fn list(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Punctuated<Meta, Token![,]> {
+fn list(tokens: TokenStream, mistakes: &mut Mistakes) -> Punctuated<Meta, Token![,]> {
     mistakes
         .ok(Punctuated::parse_terminated.parse2(tokens))
         .unwrap_or_default()

@@ -71,23 +71,15 @@ impl Kind {
 pub(crate) enum Parameter {
     /// `&CallContext`
     Context,
-    /// `#[state] name: &T`
-    State(Box<StateParameter>),
+    /// `#[state] name: &T`, with the referenced type.
+    State(Box<Injected>),
     /// `#[call] name: T`
-    Call(Box<CallParameter>),
+    Call(Box<Injected>),
     Argument(Box<Argument>),
 }
 
-/// A parameter that the application fills.
-pub(crate) struct StateParameter {
-    /// `None` for a pattern.
-    pub(crate) ident: Option<Ident>,
-    /// The referenced type.
-    pub(crate) ty: Type,
-}
-
-/// A parameter that is taken from the call.
-pub(crate) struct CallParameter {
+/// A parameter that the application fills, or that is taken from the call.
+pub(crate) struct Injected {
     /// `None` for a pattern.
     pub(crate) ident: Option<Ident>,
     pub(crate) ty: Type,
@@ -113,7 +105,7 @@ impl<O> Function<O> {
     }
 
     /// The parameters with `#[state]`, in order.
-    pub(crate) fn shared(&self) -> impl Iterator<Item = &StateParameter> {
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &Injected> {
         self.parameters.iter().filter_map(|p| match p {
             Parameter::State(shared) => Some(&**shared),
             Parameter::Argument(_) | Parameter::Call(_) | Parameter::Context => None,
@@ -127,7 +119,7 @@ impl<O> Function<O> {
     }
 
     /// The parameters with `#[call]`, in order.
-    pub(crate) fn extracted(&self) -> impl Iterator<Item = &CallParameter> {
+    pub(crate) fn extracted(&self) -> impl Iterator<Item = &Injected> {
         self.parameters.iter().filter_map(|p| match p {
             Parameter::Call(extracted) => Some(&**extracted),
             Parameter::Argument(_) | Parameter::State(_) | Parameter::Context => None,
@@ -347,8 +339,9 @@ fn check_given(
 ) {
     for name in given {
         let is_known = parameters.iter().any(|p| match p {
-            Parameter::State(shared) => shared.ident.as_ref() == Some(name),
-            Parameter::Call(extracted) => extracted.ident.as_ref() == Some(name),
+            Parameter::State(injected) | Parameter::Call(injected) => {
+                injected.ident.as_ref() == Some(name)
+            }
             Parameter::Argument(argument) => {
                 argument.options.resolve.is_some() && argument.ident == *name
             }

@@ -107,7 +107,21 @@ fn a_closed_standard_error_is_no_reason_to_panic() {
     drop(reader);
     let mut failing = longshore(&["key", "new", "a b"], &[]);
     let status = failing.stderr(writer).status().expect("started");
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(status.code(), Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_that_is_not_utf_8_before_an_unknown_command_is_no_reason_to_panic() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut command = longshore(&["--config"], &[]);
+    command
+        .arg(std::ffi::OsStr::from_bytes(b"a\xff"))
+        .arg("lst");
+    let Output { status, stderr, .. } = command.output().expect("started");
+    let text = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(2), "{text}");
+    assert!(text.contains("Did you mean 'list'?"), "{text}");
 }
 
 #[test]
@@ -121,10 +135,8 @@ fn what_a_command_cannot_use_is_said() {
     std::fs::write(&path, upstreams.to_string()).expect("written");
     let path = path.to_str().expect("UTF-8");
     for (arguments, part) in [
-        // The server would reject the settings that are printed with a key.
-        (&["key", "new", "CI bot"][..], "A-Z"),
         (
-            &["config", "check", "--offline", "--config", path],
+            &["config", "check", "--offline", "--config", path][..],
             "upstreams.nothing: it needs a command",
         ),
         (&["list", "broken", "--config", path], "why"),
@@ -169,12 +181,22 @@ fn invalid_arguments_of_commands_have_an_exit_code_of_their_own() {
             "https://app.example.com",
         ),
         (&["connect", "cursor", "host"], "is not a URL"),
+        // The server would reject the settings that are printed with a key.
+        (&["key", "new", "CI bot"], "A-Z"),
+        (&["registry", "search", "a", "--url", "ftp://a"], "--url"),
+        (&["registry", "search", "a", "--limit", "0"], "1..=2000"),
         (&["call", "127.0.0.1:1", "echo", "{"], "not valid JSON"),
         (&["prompt", "127.0.0.1:1", "greeting", "x"], "name=value"),
+        (&["call", "127.0.0.1:1", "echo", "=x"], "name=value"),
+        (
+            &["list", "http://me:s3cret@127.0.0.1:1/mcp"],
+            "user name or password",
+        ),
     ] {
         let (code, text) = complaint(arguments, &[]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(part), "{part:?} is not in: {text}");
+        assert!(!text.contains("s3cret"), "{text}");
     }
 }
 

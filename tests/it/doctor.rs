@@ -154,6 +154,20 @@ fn answering(head: &'static str) -> SocketAddr {
 }
 
 #[test]
+fn a_stream_that_never_pauses_is_given_up() {
+    let front = in_front(|mut stream| {
+        let _ = stream.read(&mut [0; 16 * 1024]);
+        let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+        let mut sent = stream.write_all(head);
+        while sent.is_ok() {
+            sent = stream.write_all(&b": x\n\n".repeat(10_000));
+        }
+    });
+    let said = doctor(&["--url", &at(front), "--patience", "1"], &[]);
+    said.assert("access", "endpoint", "failure", &["not complete within 1s"]);
+}
+
+#[test]
 fn nothing_is_wrong_with_a_server_of_ours() {
     let server = demo().start();
     let said = watch(server.address());

@@ -43,7 +43,7 @@ fn registry() -> Site {
                         "packages": [{
                             "registryType": "npm", "identifier": "@example/weather", "version": "2.0",
                             "transport": {"type": "stdio"},
-                            "packageArguments": [{"type": "named", "name": "--note", "value": "${HOME} \"quoted\": #1"}],
+                            "packageArguments": [{"type": "named", "name": "--note", "value": "${HOME} \"quoted\": \u{202e}#1"}],
                             "environmentVariables": [
                                 {"name": "WEATHER_KEY", "description": "Of your account", "isRequired": true, "isSecret": true},
                                 {"name": "TRACE", "description": "More output"},
@@ -120,9 +120,12 @@ fn an_entry_is_a_configuration_that_holds_and_says_what_it_needs() {
             "-y",
             "@example/weather@2.0",
             "--note",
-            "${HOME} \"quoted\": #1"
+            "${HOME} \"quoted\": \u{202e}#1"
         ])
     );
+    // Who reads the entry sees in which order it is.
+    assert_contains(&printed, &["\\u202e#1"]);
+    assert!(!printed.contains('\u{202e}'), "{printed}");
     assert_eq!(value("env.WEATHER_KEY"), "[secret]");
 }
 
@@ -142,6 +145,10 @@ fn what_cannot_be_had_is_said_with_the_reason() {
         assert_eq!((code, &*printed), (Some(1), ""), "{said}");
         assert!(said.contains(part), "{part} is not in: {said}");
     }
+    let url = format!("{}/other", site.url);
+    let searched = longshore(Path::new("."), &["registry", "search", "a", "--url", &url]);
+    let said = String::from_utf8_lossy(&searched.stderr);
+    assert_contains(&said, &["it responded with status 404"]);
     let (code, _, said) = ask(&site, &["show", "io.example/weather", "--version", "9.9.9"]);
     assert_eq!(code, Some(1));
     assert!(

@@ -54,6 +54,22 @@ async fn whoami(greeting: String, context: &CallContext, mut times: u8) -> Strin
     text
 }
 
+/// Adds two integers.
+#[deprecated(note = "use `add`")]
+#[tool]
+async fn sum(a: i64, b: i64) -> i64 {
+    a + b
+}
+
+#[tokio::test]
+#[expect(
+    deprecated,
+    reason = "the use of the tool is warned of, and its definition is not"
+)]
+async fn a_deprecated_tool_is_warned_of_where_it_is_used() {
+    assert_eq!(sum(1, 2).await, 3);
+}
+
 #[tokio::test]
 async fn a_tool_is_still_a_function() {
     assert_eq!(add(1, 2).await.expect("fits"), 3);
@@ -104,7 +120,11 @@ async fn wrong_arguments_are_refused_by_path() {
     scopes("calc:use", "calc:all"),
     icon = "https://example.com/a.png",
     icon = "data:image/png;base64,AA==",
-    meta("com.example/cost" = 3, "com.example/tags" = ["a", "b"])
+    meta(
+        "com.example/cost" = 3,
+        "com.example/tags" = ["a", {"b": 1}],
+        "com.example/limits" = {"cpu": 3}
+    )
 )]
 /// The doc comment.
 async fn everything() {}
@@ -124,7 +144,8 @@ fn every_option_reaches_the_definition() {
         .icon(Icon::new("https://example.com/a.png"))
         .icon(Icon::new("data:image/png;base64,AA=="))
         .meta("com.example/cost", json!(3))
-        .meta("com.example/tags", json!(["a", "b"]));
+        .meta("com.example/tags", json!(["a", {"b": 1}]))
+        .meta("com.example/limits", json!({"cpu": 3}));
     assert_eq!(
         format!("{:?}", everything.definition()),
         format!("{expected:?}")

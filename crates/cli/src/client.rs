@@ -19,14 +19,14 @@ use longshore_sources::client::{Client, ClientError, Listener, Params, RpcError}
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use self::arguments::Written;
+use self::arguments::{Written, split_pair};
 pub(super) use self::form::Person;
 use self::pretty::pretty;
 use self::reach::{connected, connected_silently};
-pub(super) use self::server::{at_mcp, find, token, url_of};
+pub(super) use self::server::{at_mcp, check_no_password, find, token, url_of};
 use self::shown::{block, blocks, contents_of, tables};
 use super::output::{self, print};
-use super::paint::{ColorChoice, Paint};
+use super::paint::Paint;
 use super::run::runtime;
 use super::suggestions::likeness_of;
 use super::{Failure, terminal};
@@ -164,28 +164,6 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
                 .collect()
         }))
     })
-}
-
-/// `longshore SERVER TOOL ARGUMENTS`; without a tool, lists what the server offers.
-pub(super) fn short_form(words: Vec<String>) -> Result<(), Failure> {
-    let mut words = words.into_iter();
-    let server = ServerArgs {
-        server: words.next().unwrap_or_default(),
-        config: None,
-        json: false,
-        color: ColorChoice::Auto,
-        timeout: 120,
-        protocol: None,
-    };
-    match words.next() {
-        None => list(&ListArgs { server, kind: None }),
-        Some(tool) => call(&CallArgs {
-            server,
-            tool,
-            arguments: words.collect(),
-            answer: None,
-        }),
-    }
 }
 
 pub(super) fn of_server(server: &str, problem: String) -> Failure {
@@ -388,17 +366,12 @@ fn with_client(
 }
 
 fn pairs(words: &[String]) -> Result<Map<String, Value>, Failure> {
-    let pair = |word: &String| {
-        word.split_once('=')
-            .map(|(name, value)| (name.to_owned(), Value::from(value)))
-            .ok_or_else(|| of_arguments(&format!("{word:?} is not of the form name=value")))
-    };
     let mut pairs = Map::new();
-    for (name, value) in words.iter().map(pair).collect::<Result<Vec<_>, _>>()? {
-        if pairs.contains_key(&name) {
+    for word in words {
+        let (name, value) = split_pair(word).map_err(|problem| of_arguments(&problem))?;
+        if pairs.insert(name.to_owned(), value.into()).is_some() {
             return Err(of_arguments(&format!("{name} is given twice")));
         }
-        pairs.insert(name, value);
     }
     Ok(pairs)
 }
@@ -414,7 +387,7 @@ mod tests {
             pairs(&words).map_err(|error| error.to_string())
         };
         assert_eq!(pairs(&["a=1", "b=x=y"]).map(|all| all.len()), Ok(2));
-        for words in [&["a=1", "a=2"][..], &["a"]] {
+        for words in [&["a=1", "a=2"][..], &["a"], &["=1"]] {
             let refused = pairs(words).expect_err("an error");
             assert!(refused.contains('a'), "{refused}");
         }

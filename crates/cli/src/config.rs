@@ -11,6 +11,7 @@ use super::table::wide_table;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
 use crate::environment::{Environment, Probe};
+use crate::protocol::counted;
 use crate::telemetry::check_export;
 use longshore_app::config::{Config, Origin, ResolvedSetting, schema};
 
@@ -111,7 +112,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         1 => "1 setting has".to_owned(),
         _ => format!("{set} settings have"),
     };
-    let tools = output::counted(checked.tools, "tool");
+    let tools = counted(checked.tools, "tool");
     let left_out = match checked.left_out.is_empty() {
         true => String::new(),
         false => format!("; not checked: {}", checked.left_out.join(", ")),
@@ -178,43 +179,35 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
 /// Lists the detected environment: names, values and evidence.
 fn surroundings_in_words(environment: &Environment) -> Vec<(&'static str, String, String)> {
     let mut lines = Vec::new();
+    let mut add = |what, value: String, evidence: &str| lines.push((what, value, evidence.into()));
     if let Some(seen) = &environment.cloud {
-        lines.push(("cloud", seen.value.name().to_owned(), seen.evidence.clone()));
+        add("cloud", seen.value.name().to_owned(), &seen.evidence);
     }
     if let Some(seen) = &environment.container {
-        lines.push((
-            "container",
-            seen.value.name().to_owned(),
-            seen.evidence.clone(),
-        ));
+        add("container", seen.value.name().to_owned(), &seen.evidence);
     }
     let kind = &environment.kind;
-    lines.push((
-        "run for",
-        kind.value.name().to_owned(),
-        kind.evidence.clone(),
-    ));
+    add("run for", kind.value.name().to_owned(), &kind.evidence);
     if let Some(seen) = &environment.project {
-        lines.push(("project", seen.value.clone(), seen.evidence.clone()));
+        add("project", seen.value.clone(), &seen.evidence);
     }
     if let Some(seen) = &environment.system.cpu_millis {
         let cores = format!("{}.{:02} cores", seen.value / 1000, seen.value % 1000 / 10);
-        lines.push(("CPU", cores, seen.evidence.clone()));
+        add("CPU", cores, &seen.evidence);
     }
     if let Some(seen) = &environment.system.memory_bytes {
         let mib = format!("{} MiB", seen.value / (1024 * 1024));
-        lines.push(("memory", mib, seen.evidence.clone()));
+        add("memory", mib, &seen.evidence);
     }
     lines
 }
 
 fn surroundings(environment: &Environment) -> Value {
-    let members = surroundings_in_words(environment)
-        .into_iter()
-        .map(|(what, value, evidence)| {
-            let seen = json!({ "value": value, "evidence": evidence });
-            (what.replace(' ', "_"), seen)
-        });
+    let lines = surroundings_in_words(environment).into_iter();
+    let members = lines.map(|(what, value, evidence)| {
+        let seen = json!({ "value": value, "evidence": evidence });
+        (what.replace(' ', "_"), seen)
+    });
     Value::Object(members.collect())
 }
 

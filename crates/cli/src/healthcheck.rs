@@ -3,6 +3,8 @@
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -64,7 +66,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     let answer = match socket {
         Some(socket) => {
             let is_secure = config.http.tls.certificate.is_some();
-            ask_at_file(socket, is_secure, path).map_err(|error| {
+            ask_at_file(socket.clone(), is_secure, path).map_err(|error| {
                 format!(
                     "the server at {} does not respond: {error}",
                     socket.display()
@@ -73,11 +75,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         }
         None => {
             let (address, is_secure) = place(&config.http, args.port);
-            let asked = match is_secure {
-                true => ask_securely(address, path),
-                false => ask(address, path),
-            };
-            asked.map_err(|error| {
+            ask(address, is_secure, path).map_err(|error| {
                 let advice = match wants_a_certificate(&error) {
                     true => "; it requires a client certificate: set a port for operators (http.admin.port), which is then probed instead",
                     false => "",
@@ -99,10 +97,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
 
 /// Probes a server at a URL, like any client.
 fn ask_elsewhere(url: &Url) -> Result<String, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
+    let runtime = run::runtime().map_err(|error| error.to_string())?;
     let asked = runtime.block_on(async {
         let client = Client::builder(Guard::public().trust(url))
             .deadlines(Deadlines::total(PATIENCE))
@@ -139,39 +134,58 @@ fn place(http: &HttpConfig, named: Option<u16>) -> (SocketAddr, bool) {
 /// Returns true if a Longshore server responds at the address.
 pub(super) fn is_served(address: SocketAddr) -> bool {
     let address = SocketAddr::new(reachable(address.ip()), address.port());
-    ask(address, "/livez").is_ok_and(|answer| {
+    ask(address, false, "/livez").is_ok_and(|answer| {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
         head.split(' ').nth(1) == Some("200") && body.contains("\"ok\":")
     })
 }
 
-fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
-    converse(connect(address)?, &address.to_string(), path)
+/// Returns true if a program listens at a Unix socket, even if it accepts no connection.
+#[cfg(unix)]
+pub(super) fn is_listening(socket: &Path) -> bool {
+    let socket = socket.to_owned();
+    let connected = within(PATIENCE, || std::os::unix::net::UnixStream::connect(socket));
+    connected.map_or_else(|error| error.kind() == io::ErrorKind::TimedOut, |_| true)
 }
 
-fn ask_securely(address: SocketAddr, path: &str) -> io::Result<String> {
-    let name = ServerName::from(address.ip());
-    let stream = secured(connect(address)?, name)?;
-    converse(stream, &address.to_string(), path)
+fn ask(address: SocketAddr, is_secure: bool, path: &'static str) -> io::Result<String> {
+    within(PATIENCE, move || {
+        let name = is_secure.then(|| ServerName::from(address.ip()));
+        converse(
+            TcpStream::connect(address)?,
+            name,
+            &address.to_string(),
+            path,
+        )
+    })
 }
 
-/// Probes over TLS. The certificate's name is not checked: the server is on this machine, and the probe sends nothing
-/// secret.
-fn secured<S: io::Read + io::Write>(
-    stream: S,
-    name: ServerName<'static>,
-) -> io::Result<StreamOwned<ClientConnection, S>> {
-    let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
-    let config = examining(&versions, false).map_err(io::Error::other)?;
-    let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
-    Ok(StreamOwned::new(session, stream))
+#[cfg(unix)]
+fn ask_at_file(socket: PathBuf, is_secure: bool, path: &'static str) -> io::Result<String> {
+    within(PATIENCE, move || {
+        let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+        let stream = std::os::unix::net::UnixStream::connect(socket)?;
+        converse(stream, is_secure.then_some(name), "localhost", path)
+    })
 }
 
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(stream)
+#[cfg(not(unix))]
+fn ask_at_file(_: PathBuf, _: bool, _: &'static str) -> io::Result<String> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Runs a probe on a thread of its own, which is given up after this time: timeouts of a socket begin again with each byte, and
+/// a Unix socket whose server accepts nothing has none.
+fn within<T: Send + 'static>(
+    patience: Duration,
+    probe: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (sender, answer) = mpsc::channel();
+    thread::Builder::new().spawn(move || sender.send(probe()))?;
+    answer.recv_timeout(patience).unwrap_or_else(|_| {
+        let problem = format!("no response within {} s", patience.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, problem))
+    })
 }
 
 /// Returns true if the server requires a client certificate.
@@ -185,24 +199,24 @@ fn wants_a_certificate(error: &io::Error) -> bool {
     )
 }
 
-#[cfg(unix)]
-fn ask_at_file(socket: &Path, is_secure: bool, path: &str) -> io::Result<String> {
-    let stream = std::os::unix::net::UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    if is_secure {
-        let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
-        return converse(secured(stream, name)?, "localhost", path);
-    }
-    converse(stream, "localhost", path)
+/// Sends the request, over TLS if there is a name. The certificate's name is not checked: the server is on this machine, and the
+/// probe sends nothing secret.
+fn converse<S: io::Read + io::Write>(
+    stream: S,
+    name: Option<ServerName<'static>>,
+    host: &str,
+    path: &str,
+) -> io::Result<String> {
+    let Some(name) = name else {
+        return exchange(stream, host, path);
+    };
+    let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
+    let config = examining(&versions, false).map_err(io::Error::other)?;
+    let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    exchange(StreamOwned::new(session, stream), host, path)
 }
 
-#[cfg(not(unix))]
-fn ask_at_file(_: &Path, _: bool, _: &str) -> io::Result<String> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-fn converse(mut stream: impl io::Read + io::Write, host: &str, path: &str) -> io::Result<String> {
+fn exchange(mut stream: impl io::Read + io::Write, host: &str, path: &str) -> io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
@@ -218,6 +232,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_probe_that_does_not_end_is_given_up() {
+        let probe = || -> io::Result<()> {
+            loop {
+                thread::park();
+            }
+        };
+        let error = within(Duration::ZERO, probe).expect_err("no response");
+        assert_eq!(error.to_string(), "no response within 0 s");
+    }
 
     #[test]
     fn a_port_is_asked_in_the_way_that_it_speaks() {

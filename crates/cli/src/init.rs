@@ -40,11 +40,8 @@ pub(super) struct InitArgs {
     copy: Option<PathBuf>,
 }
 
-/// A file to write, relative to the folder.
-struct Written {
-    path: &'static str,
-    text: String,
-}
+/// Path of a file to write, relative to the folder, and its text.
+type Written = (&'static str, String);
 
 /// Writes the files, unless one exists, and prints the next steps.
 pub(super) fn init(args: InitArgs) -> Result<(), Failure> {
@@ -70,63 +67,44 @@ pub(super) fn init(args: InitArgs) -> Result<(), Failure> {
         configuration(&name)
     };
     write(&args.folder, &files)?;
-    for file in &files {
-        output::remark(&format!("wrote {}", args.folder.join(file.path).display()));
+    for (path, _) in &files {
+        output::remark(&format!("wrote {}", args.folder.join(path).display()));
     }
     output::remark(&next(&args.folder, args.rust));
     Ok(())
 }
 
 fn configuration(name: &str) -> Vec<Written> {
+    // A JSON string is a valid YAML string.
+    let name = serde_json::json!(name).to_string();
     vec![
-        Written {
-            path: "longshore.yaml",
-            // A JSON string is a valid YAML string.
-            text: CONFIGURATION.replacen("{{ name }}", &serde_json::json!(name).to_string(), 1),
-        },
-        Written {
-            path: "longshore.schema.json",
-            text: format!("{:#}\n", schema()),
-        },
+        (
+            "longshore.yaml",
+            CONFIGURATION.replacen("{{ name }}", &name, 1),
+        ),
+        ("longshore.schema.json", format!("{:#}\n", schema())),
     ]
 }
 
 fn project(name: &str, copy: &Path) -> Vec<Written> {
+    let (name, copy) = (package_name(name), copy.to_string_lossy());
     let quoted = |text: &str| toml::Value::from(text).to_string();
-    let manifest = MANIFEST
-        .replacen("{{ name }}", &quoted(&package_name(name)), 1)
-        .replacen("{{ path }}", &quoted(&copy.to_string_lossy()), 1);
+    let manifest = MANIFEST.replacen("{{ name }}", &quoted(&name), 1).replacen(
+        "{{ path }}",
+        &quoted(&copy),
+        1,
+    );
+    let dockerfile = DOCKERFILE
+        .replace("{{ name }}", &name)
+        .replace("{{ path }}", &copy);
     vec![
-        Written {
-            path: "Cargo.toml",
-            text: manifest,
-        },
-        Written {
-            path: "src/main.rs",
-            text: PROGRAM.to_owned(),
-        },
-        Written {
-            path: "README.md",
-            text: README.replacen("{{ name }}", &package_name(name), 1),
-        },
-        Written {
-            path: ".cargo/config.toml",
-            text: CARGO_CONFIG.to_owned(),
-        },
-        Written {
-            path: "Dockerfile",
-            text: DOCKERFILE
-                .replace("{{ name }}", &package_name(name))
-                .replace("{{ path }}", &copy.to_string_lossy()),
-        },
-        Written {
-            path: ".dockerignore",
-            text: "/target\n".to_owned(),
-        },
-        Written {
-            path: ".gitignore",
-            text: "/target\n".to_owned(),
-        },
+        ("Cargo.toml", manifest),
+        ("src/main.rs", PROGRAM.to_owned()),
+        ("README.md", README.replacen("{{ name }}", &name, 1)),
+        (".cargo/config.toml", CARGO_CONFIG.to_owned()),
+        ("Dockerfile", dockerfile),
+        (".dockerignore", "/target\n".to_owned()),
+        (".gitignore", "/target\n".to_owned()),
     ]
 }
 
@@ -195,8 +173,8 @@ fn checked(copy: &Path) -> Result<PathBuf, Failure> {
 
 /// Writes all files, or none if one exists.
 fn write(folder: &Path, files: &[Written]) -> Result<(), Failure> {
-    for file in files {
-        let path = folder.join(file.path);
+    for (path, _) in files {
+        let path = folder.join(path);
         if fs::symlink_metadata(&path).is_ok() {
             return Err(refused(format!(
                 "{} exists already, and nothing was written; name another folder, or move it",
@@ -204,13 +182,13 @@ fn write(folder: &Path, files: &[Written]) -> Result<(), Failure> {
             )));
         }
     }
-    for file in files {
-        let path = folder.join(file.path);
+    for (path, text) in files {
+        let path = folder.join(path);
         let made = || {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
             }
-            fs::File::create_new(&path)?.write_all(file.text.as_bytes())
+            fs::File::create_new(&path)?.write_all(text.as_bytes())
         };
         made().map_err(|error| of_folder(&path, &error))?;
     }
@@ -294,10 +272,10 @@ mod tests {
     fn whatever_a_server_is_called_its_files_can_be_read() {
         let name = "a \"b\" #{{ c }} \\ d\n";
         let files = configuration(name);
-        let read: serde_json::Value = serde_saphyr::from_str(&files[0].text).expect("YAML");
+        let read: serde_json::Value = serde_saphyr::from_str(&files[0].1).expect("YAML");
         assert_eq!(read["server"]["name"], name);
         let files = project(name, Path::new("/a \"folder\""));
-        let read: toml::Table = files[0].text.parse().expect("TOML");
+        let read: toml::Table = files[0].1.parse().expect("TOML");
         let path = &read["dependencies"]["longshore"]["path"];
         assert_eq!(path.as_str(), Some("/a \"folder\""));
     }

@@ -39,7 +39,7 @@ pub(super) fn key(command: &KeyCommand) -> Result<(), MainError> {
     let text = match command {
         KeyCommand::New { name, format } => {
             check_holder(name)
-                .map_err(|problem| AppError::Refused(format!("{name:?}: {problem}")))?;
+                .map_err(|problem| AppError::Arguments(format!("{name:?}: {problem}")))?;
             made(name, *format).map_err(AppError::from)
         }
         KeyCommand::Hash => hashed(),

@@ -370,7 +370,10 @@ fn serve(command: run::RunCommand, mut audience: output::Audience) -> ExitCode {
 /// Runs a command that ends by itself. Its frame is large, and no server keeps it on its stack.
 #[inline(never)]
 fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
-    if !matches!(command, Command::Run(_) | Command::Healthcheck(_)) {
+    if !matches!(
+        command,
+        Command::Run(_) | Command::Healthcheck(_) | Command::Short(_)
+    ) {
         interrupt::watch();
     }
     let done = match command {
@@ -389,22 +392,7 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Call(args) => client::call(&args),
         Command::Read(args) => client::read(&args),
         Command::Prompt(args) => client::prompt(&args),
-        Command::Short(words) => match &words[..] {
-            [word] if client::url_of(word).is_none() => suggestions::no_command(word),
-            // A tool does not have a URL as its name.
-            [word, server, ..]
-                if client::url_of(word).is_none() && client::url_of(server).is_some() =>
-            {
-                suggestions::no_command(word)
-            }
-            // An option before the command makes the parser take it as a server name.
-            [word, ..] if suggestions::is_command(word) => suggestions::no_command(word),
-            // The short form has no options.
-            [word, option, ..] if option.starts_with('-') && client::url_of(word).is_none() => {
-                suggestions::no_command(word)
-            }
-            _ => client::short_form(words),
-        },
+        Command::Short(words) => return carry_out(written_out(&words), audience),
         Command::Healthcheck(args) => {
             print_line(healthcheck::healthcheck(&args).map_err(AppError::Refused))
         }
@@ -415,6 +403,24 @@ fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
         Command::Man { folder } => manual(folder.as_deref()),
     };
     conclude(done, audience)
+}
+
+/// Parses the short form as the command that it abbreviates. Exits if that is not a valid command line.
+fn written_out(words: &[String]) -> Command {
+    let word = words.first().map_or("", String::as_str);
+    let next = words.get(1).map(String::as_str);
+    let has_tool = next.is_some_and(|next| !next.starts_with('-'));
+    // A tool does not have a URL as its name.
+    let is_call = has_tool && next.and_then(client::url_of).is_none();
+    // An option before the command makes the parser take it as a server name.
+    if suggestions::is_command(word) || !is_call && client::url_of(word).is_none() {
+        suggestions::no_command(word);
+    }
+    let command = if has_tool { "call" } else { "list" };
+    let line = ["longshore", command].into_iter();
+    let line = line.chain(words.iter().map(String::as_str));
+    let command = Cli::parse_from(line).command;
+    command.unwrap_or_else(|| suggestions::no_command(word))
 }
 
 /// Prints the result of a command.
@@ -441,5 +447,26 @@ fn conclude(done: Result<(), Failure>, audience: output::Audience) -> ExitCode {
                 false => ExitCode::FAILURE,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_form_has_the_options_of_the_command_that_it_is_short_for() {
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            format!("{:?}", written_out(&words))
+        };
+        let call = of(&["http://a/mcp", "echo", "a=-1", "--json"]);
+        assert!(
+            call.starts_with("Call(") && call.contains("json: true"),
+            "{call}"
+        );
+        assert!(of(&["shop", "echo"]).starts_with("Call("));
+        assert!(of(&["http://a/mcp"]).starts_with("List("));
+        assert!(of(&["a:80", "--json"]).starts_with("List("));
     }
 }

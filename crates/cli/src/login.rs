@@ -1,27 +1,27 @@
 //! `longshore login`, `logout` and `logins`.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use clap::Args;
-use comfy_table::Cell;
+use clap::{Args, Parser as _};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::Failure;
 use super::client::{at_mcp, clean, find, of_server, url_of};
 use super::output::{self, print};
 use super::run::{OPENER, load, open, runtime};
 use super::table::{line, table};
+use super::{Failure, OneCommand};
 use crate::app::{AppError, tokens};
 use crate::environment::Probe;
 use crate::net::with_causes;
 use crate::source::{
     LoginError, LoginRequest, PerUserConfig, SourceConfig, StoredToken, TokenStore, Tokens,
-    UpstreamConfig, default_folder, log_in, log_out, log_out_user, logins,
+    UpstreamConfig, default_folder, find_program, log_in, log_out, log_out_user, logins,
 };
 use longshore_app::config::{Config, Flags};
 
@@ -91,7 +91,7 @@ pub(super) struct LoginArgs {
     #[arg(long = "allow-network", value_name = "NETWORK")]
     networks: Vec<IpNet>,
 
-    /// Timeout of the login, in seconds
+    /// Time for the user to log in at the browser, in seconds
     #[arg(
         long,
         value_name = "SECONDS",
@@ -152,17 +152,6 @@ impl KeptArgs {
 }
 
 impl TokenLocation {
-    /// Creates the place of a server that a command names, and its configuration file.
-    pub(super) fn new(server: &str, config: Option<PathBuf>) -> Self {
-        Self {
-            server: server.to_owned(),
-            kept: KeptArgs {
-                config,
-                folder: None,
-            },
-        }
-    }
-
     /// Returns the same server at `/mcp`, if it is a URL without a path.
     fn at_mcp(&self) -> Option<Self> {
         let url: Url = url_of(&self.server)?.parse().ok()?;
@@ -188,24 +177,10 @@ impl TokenLocation {
     }
 }
 
-/// Reason of a failed login.
-pub(super) enum LoginFailure {
-    Login(LoginError),
-    Other(Failure),
-}
-
-impl From<Failure> for LoginFailure {
-    fn from(failure: Failure) -> Self {
-        Self::Other(failure)
-    }
-}
-
 pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
-    let mut refused = log_in_as(&args);
+    let mut done = log_in_as(&args)?;
     // A server without authentication at its root may require it at its endpoint.
-    if let Err(LoginFailure::Login(
-        LoginError::Open | LoginError::OtherResource { .. } | LoginError::NoOAuth,
-    )) = &refused
+    if let Err(LoginError::Open | LoginError::OtherResource { .. } | LoginError::NoOAuth) = &done
         && let Some(place) = args.place.at_mcp()
     {
         output::remark(&format!(
@@ -213,31 +188,23 @@ pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
             args.place.server, place.server
         ));
         args.place = place;
-        refused = log_in_as(&args);
+        done = log_in_as(&args)?;
     }
-    refused.map_err(|refused| match refused {
-        LoginFailure::Login(error) => of_server(&args.place.server, with_causes(&error)),
-        LoginFailure::Other(failure) => failure,
-    })
+    done.map_err(|error| of_server(&args.place.server, with_causes(&error)))
 }
 
 /// Logs in to a server like the command `login` without options.
-pub(super) fn log_in_at(place: TokenLocation) -> Result<(), LoginFailure> {
-    log_in_as(&LoginArgs {
-        place,
-        client_id: None,
-        client_metadata: None,
-        issuer: None,
-        scopes: Vec::new(),
-        port: 0,
-        browser: None,
-        no_browser: false,
-        networks: Vec::new(),
-        timeout: 300,
-    })
+pub(super) fn log_in_at(
+    server: &str,
+    config: Option<PathBuf>,
+) -> Result<Result<(), LoginError>, Failure> {
+    let line = OneCommand::<LoginArgs>::parse_from(["longshore login", "--", server]);
+    let mut args = line.arguments;
+    args.place.kept.config = config;
+    log_in_as(&args)
 }
 
-fn log_in_as(args: &LoginArgs) -> Result<(), LoginFailure> {
+fn log_in_as(args: &LoginArgs) -> Result<Result<(), LoginError>, Failure> {
     let (server, upstream, tokens) = args.place.find()?;
     let secret = Probe::real()
         .variable("LONGSHORE_CLIENT_SECRET")
@@ -264,15 +231,14 @@ fn log_in_as(args: &LoginArgs) -> Result<(), LoginFailure> {
             output::remark(&format!("{} cannot be started: {error}", program.display()));
         }
     };
-    let login = runtime()?
-        .block_on(log_in(&request, show))
-        .map_err(LoginFailure::Login)?;
-    output::remark(&format!(
-        "logged in to {} at {}; the token is stored in {tokens}",
-        clean(&login.resource),
-        clean(&login.issuer),
-    ));
-    Ok(())
+    let done = runtime()?.block_on(log_in(&request, show));
+    Ok(done.map(|login| {
+        output::remark(&format!(
+            "logged in to {} at {}; the token is stored in {tokens}",
+            clean(&login.resource),
+            clean(&login.issuer),
+        ));
+    }))
 }
 
 pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
@@ -383,7 +349,7 @@ fn listed(known: &[StoredToken]) -> String {
             &known.scopes.join(" "),
             &ends,
         ];
-        table.add_row(cells.map(|text| Cell::new(line(text))));
+        table.add_row(cells.map(line));
     }
     format!("{table}\n")
 }
@@ -399,10 +365,7 @@ fn browser_here(probe: &Probe) -> Option<PathBuf> {
     ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
         .find_map(|name| probe.variable(name))?;
-    let folders = std::env::split_paths(probe.variable("PATH")?);
-    folders
-        .map(|folder| folder.join(OPENER))
-        .find(|program| program.is_file())
+    find_program(OPENER, OsStr::new(probe.variable("PATH")?))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -418,6 +381,9 @@ mod tests {
         assert_eq!(of(&display), None, "the program was not found");
         let program = folder.path().join(OPENER);
         std::fs::write(&program, "").expect("written");
+        assert_eq!(of(&display), None, "it cannot be executed");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("executable");
         assert_eq!(of(&display), Some(program.clone()));
         assert_eq!(
             of(&[("WAYLAND_DISPLAY", "wayland-0"), ("PATH", path)]),

@@ -15,6 +15,7 @@ use super::paint::are_colours_wanted;
 use crate::app::{AppError, BoundServer, Hook};
 use crate::environment::Probe;
 use crate::net::is_panic_expected;
+use crate::protocol::counted;
 use longshore_app::config::{ConfigError, Conflict, LogConfig, LogFormat};
 
 /// Reader of standard error.
@@ -254,14 +255,6 @@ fn greeting(
          {metrics}  \
            stop     Ctrl-C\n"
     )
-}
-
-/// Returns a number with its noun: `1 tool`, `2 tools`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}s"),
-    }
 }
 
 /// Prints a remark beside the output of a command. A standard error that is closed is not an error.

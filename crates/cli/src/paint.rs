@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use clap::ValueEnum;
-use comfy_table::{Attribute, Cell};
+use comfy_table::Cell;
 
 use crate::environment::Probe;
 
@@ -71,29 +71,11 @@ impl Paint {
         self.wrapped("1;31", text)
     }
 
-    /// Creates a cell with a name.
-    pub(super) fn name_cell(self, text: impl ToString) -> Cell {
+    /// Creates a cell in this style.
+    pub(super) fn cell(self, text: impl ToString, style: impl FnOnce(Cell) -> Cell) -> Cell {
         let cell = Cell::new(text);
         match self.is_on {
-            true => cell.fg(comfy_table::Color::DarkCyan),
-            false => cell,
-        }
-    }
-
-    /// Creates a header cell.
-    pub(super) fn heading_cell(self, text: impl ToString) -> Cell {
-        let cell = Cell::new(text);
-        match self.is_on {
-            true => cell.add_attribute(Attribute::Bold),
-            false => cell,
-        }
-    }
-
-    /// Creates a cell with secondary text.
-    pub(super) fn dim_cell(self, text: impl ToString) -> Cell {
-        let cell = Cell::new(text);
-        match self.is_on {
-            true => cell.add_attribute(Attribute::Dim),
+            true => style(cell),
             false => cell,
         }
     }

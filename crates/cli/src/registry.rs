@@ -5,7 +5,6 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use comfy_table::Cell;
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -13,10 +12,12 @@ use super::client::{clean, of_server, pretty_json};
 use super::output::{self, print};
 use super::run::{runtime, trust_ca_of_variable};
 use super::table::{line, table};
+use crate::app::AppError;
 use crate::net::with_causes;
 use crate::source::{
     Entry, Preference, REGISTRY, Registry, RegistryError, Server, described, entry,
 };
+use crate::telemetry::legible_json;
 
 #[derive(Debug, Args)]
 pub(super) struct RegistryArgs {
@@ -40,8 +41,13 @@ enum RegistryCommand {
         text: String,
 
         /// Maximum number of results
-        #[arg(long, value_name = "N", default_value_t = 30)]
-        limit: usize,
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 30,
+            value_parser = clap::value_parser!(u16).range(1..=2000)
+        )]
+        limit: u16,
     },
     /// Print an `upstreams` entry for a server
     ///
@@ -75,12 +81,13 @@ enum RegistryCommand {
 pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
     trust_ca_of_variable()?;
     let failed = |error: RegistryError| of_server(&args.url, with_causes(&error));
-    let registry = Registry::at(&args.url).map_err(failed)?;
+    let registry =
+        Registry::at(&args.url).map_err(|error| AppError::Arguments(format!("--url: {error}")))?;
     let runtime = runtime()?;
     match args.command {
         RegistryCommand::Search { text, limit } => {
             let found = runtime
-                .block_on(registry.search(&text, limit.max(1)))
+                .block_on(registry.search(&text, limit.into()))
                 .map_err(failed)?;
             if args.json || !io::stdout().is_terminal() {
                 let found: Vec<Value> = found.iter().map(as_json).collect();
@@ -146,10 +153,10 @@ fn listed(found: &[Server]) -> String {
     let mut table = table(["NAME", "VERSION", "BY", ""], 120);
     for server in found {
         table.add_row([
-            Cell::new(line(&server.name)),
-            Cell::new(line(&server.version)),
-            Cell::new(line(&server.ways().join(", "))),
-            Cell::new(line(&server.description)),
+            line(&server.name),
+            line(&server.version),
+            line(&server.ways().join(", ")),
+            line(&server.description),
         ]);
     }
     format!("{table}\n")
@@ -179,25 +186,32 @@ fn print_summary(server: &Server, entry: &Entry) {
     }
 }
 
-/// Renders an entry as YAML, with JSON strings.
+/// Renders an entry as YAML, with JSON strings. They are those of a stranger, and a user reads them: what would change their
+/// order or hide is escaped.
 fn configuration(server: &Server, entry: &Entry) -> String {
+    let json = |value: &Value| legible_json(&value.to_string()).into_owned();
     let mut text = format!(
         "# {} {}: {}\nupstreams:\n  {}:\n",
         line(&server.name),
         line(&server.version),
         line(&server.description),
-        json!(entry.name)
+        json(&entry.name.as_str().into())
     );
     for (key, value) in &entry.config {
         match value {
             Value::Object(members) => {
                 let _ = writeln!(text, "    {key}:");
                 for (name, value) in members {
-                    let _ = writeln!(text, "      {}: {value}", json!(name));
+                    let _ = writeln!(
+                        text,
+                        "      {}: {}",
+                        json(&name.as_str().into()),
+                        json(value)
+                    );
                 }
             }
             value => {
-                let _ = writeln!(text, "    {key}: {value}");
+                let _ = writeln!(text, "    {key}: {}", json(value));
             }
         }
     }

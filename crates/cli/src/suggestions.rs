@@ -19,7 +19,10 @@ pub(super) fn is_command(word: &str) -> bool {
 
 /// The word is probably a mistyped command.
 pub(super) fn no_command(word: &str) -> ! {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = std::env::args_os().skip(1);
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     Cli::command()
         .error(ErrorKind::InvalidSubcommand, problem_of(word, &arguments))
         .exit()
@@ -70,7 +73,7 @@ pub(super) fn likeness_of<'k>(word: &str, known: impl Iterator<Item = &'k str>) 
     };
     known
         .map(|known| (likeness(known), known))
-        .filter(|(likeness, _)| 0.65 <= *likeness)
+        .filter(|(likeness, _)| 0.7 <= *likeness)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, known)| known)
 }
@@ -97,6 +100,8 @@ mod tests {
         }
         let problem = problem_of("lst", &[]);
         assert!(problem.contains("Did you mean 'list'?"), "{problem}");
+        let problem = problem_of("shop", &[]);
+        assert!(!problem.contains("Did you mean"), "{problem}");
     }
 
     #[test]

@@ -53,6 +53,14 @@ pub use uri_template::template_holds;
 pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate, fault_of_uri, percent_decoded};
 pub use write::{is_plain, push_escaped, push_json, push_string};
 
+/// Returns a number with its noun: `1 tool`, `2 tools`.
+pub fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 /// Returns the longest beginning of a text that has at most so many bytes.
 pub fn prefix(text: &str, max_bytes: usize) -> &str {
     &text[..floor_char_boundary(text, max_bytes)]

@@ -64,7 +64,9 @@ pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Co
 pub use builder::BuiltSource;
 pub use client_stats::ClientStatsHandle;
 pub use client_tls::ClientTlsConfig;
-pub use command::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig};
+pub use command::{
+    CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig, find_program,
+};
 #[cfg(feature = "cli")]
 pub use command::{Discovery, discover};
 pub use config::{SourceConfig, offered_at};

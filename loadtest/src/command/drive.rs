@@ -77,12 +77,12 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 }
 
 fn print(measured: &Measured) {
-    println!("answers              {:>12}", measured.answers());
+    println!("responses            {:>12}", measured.answers());
     println!("failures             {:>12}", measured.failures);
-    println!("answers/s            {:>12.0}", measured.per_second());
+    println!("responses/s          {:>12.0}", measured.per_second());
     if let Some(rate) = measured.per_processor_second() {
-        println!("answers/processor-s  {rate:>12.0}");
-        println!("processor us/answer  {:>12.2}", 1e6 / rate);
+        println!("responses/CPU-s      {rate:>12.0}");
+        println!("CPU us/response      {:>12.2}", 1e6 / rate);
     }
     for (name, quantile) in [
         ("p50 us", 0.5),

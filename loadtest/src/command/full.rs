@@ -138,7 +138,7 @@ impl Full {
         let is_good = text.starts_with("HTTP/1.1 200 ") && text.contains(r#""isError":false"#);
         is_good
             .then_some(())
-            .ok_or_else(|| format!("the server answered: {text}").into())
+            .ok_or_else(|| format!("the response is: {text}").into())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::process::{Launch, ServerError};
 pub(super) enum ProductError {
     #[error("this is a debug build, whose figures mean nothing: use `cargo run --profile dist`")]
     DebugBuild,
-    #[error("{} is no file; name the program with --server", .0.display())]
+    #[error("{} is not a file; name the program with --server", .0.display())]
     Missing(PathBuf),
     #[error("the product could not be built: {0}")]
     Build(String),

@@ -1,5 +1,8 @@
 //! Settings whose cost is measured, and what clients have to show for them.
 
+#[path = "../../../benches/settings.rs"]
+mod shared;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -7,11 +10,12 @@ use std::{io, thread};
 
 use clap::ValueEnum;
 use longshore::Config;
-use longshore::auth::{ApiKeyConfig, Effect, KeyHash, RuleConfig};
-use longshore::limit::ToolLimitConfig;
-use longshore::seal::Secret;
+use longshore::auth::Effect;
 use longshore::telemetry::MetricsPolicy;
-use serde_json::json;
+
+use self::shared::{
+    KEYS, TOKEN, compare, holder, key, limit_everything, own_tools, rule, take_tokens,
+};
 
 /// Settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,27 +44,10 @@ pub(super) const ROLES: u32 = 1000;
 const OWN_TOOLS: u32 = 9;
 /// Number of tools of the server with roles.
 pub(super) const ROLE_TOOLS: u32 = 10_000;
-/// Rate that is never reached.
-const NEVER_EMPTY: f64 = 1e9;
-
-/// Public key of a pair used nowhere else, and a token signed with it that is valid until 2100. The issuer does not
-/// exist.
-const ISSUER: &str = "https://issuer.example";
-const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","alg":"EdDSA","x":"pPvFNLbQsh5W8G88yXqDKkLgx3k7XB1T8OwOAcVggDs"}]}"#;
-const TOKEN: &str = concat!(
-    "eyJhbGciOiJFZERTQSIsImtpZCI6IjEiLCJ0eXAiOiJhdCtqd3QifQ",
-    ".eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoibG9hZHRlc3QiLCJzdWIiOiJsb2FkdGVzdCIsImNsaWVudF9pZCI6ImxvYWR0ZXN0Iiwic2NvcGUiOiJtY3AiLCJleHAiOjQxMDI0NDQ4MDB9",
-    ".ntlYjlCJGM0Y_bxkXLEWrAc-MT2LJekDIuqEDjEfedvHVdvgYJ1N5Z-Wxr2aseXLdmftiZ624UuLMMKvMCUfDg",
-);
-
 impl Setting {
     /// Applies the setting.
     pub(super) fn apply(self, config: &mut Config) -> io::Result<()> {
-        // Metrics are normally enabled by a reader; here they are enabled explicitly, so that both servers do the
-        // same.
-        config.telemetry.metrics = MetricsPolicy::On;
-        config.limits.principal.per_second = 0.0;
-        config.limits.initialize_per_minute = Some(0);
+        compare(config);
         match self {
             Self::Nothing => {}
             Self::Uncounted => config.telemetry.metrics = MetricsPolicy::Off,
@@ -72,39 +59,24 @@ impl Setting {
             Self::Key => config.auth.api_keys = vec![holder(0)],
             Self::Token => {
                 let keys = serve_keys()?;
-                config.auth.oauth.issuer = Some(ISSUER.to_owned());
+                take_tokens(config);
                 config.auth.oauth.jwks_url = Some(format!("http://{keys}/"));
-                config.auth.oauth.audience = vec!["loadtest".to_owned()];
             }
             Self::Filter => {
-                let hidden = tools(Effect::Deny, &[self.tool_name(1)]);
-                config.policy.rules = vec![hidden];
+                config.policy.rules = vec![rule(Effect::Deny, &[self.tool_name(1)])];
             }
-            Self::Buckets => {
-                config.auth.api_keys = vec![holder(0)];
-                config.limits.principal.per_second = NEVER_EMPTY;
-                config.limits.server.per_second = NEVER_EMPTY;
-                config.limits.address.per_second = NEVER_EMPTY;
-                let tool = ToolLimitConfig {
-                    per_second: NEVER_EMPTY,
-                    ..ToolLimitConfig::default()
-                };
-                config.limits.tools.insert("echo".to_owned(), tool);
-            }
+            Self::Buckets => limit_everything(config),
             Self::Roles => {
                 config.server.page_size = 1000;
                 config.auth.api_keys = (0..ROLES).map(holder).collect();
                 let own = (0..ROLES).map(|role| {
                     let first = role * OWN_TOOLS + 1;
-                    let names = (first..first + OWN_TOOLS).map(|number| self.tool_name(number));
-                    RuleConfig {
-                        groups: vec![format!("role-{role}")],
-                        ..tools(Effect::Allow, &names.collect::<Vec<_>>())
-                    }
+                    let own = first..first + OWN_TOOLS;
+                    own_tools(role, own.map(|number| self.tool_name(number)))
                 });
                 config.policy.rules = own.collect();
                 let shared = ["shared_record_*".to_owned()];
-                config.policy.rules.push(tools(Effect::Allow, &shared));
+                config.policy.rules.push(rule(Effect::Allow, &shared));
             }
         }
         Ok(())
@@ -128,25 +100,6 @@ impl Setting {
             Self::Roles => (0..ROLES).map(key).collect(),
         }
     }
-}
-
-fn key(number: u32) -> String {
-    format!("lsk_a-key-that-nobody-else-has-{number:05}")
-}
-
-fn holder(number: u32) -> ApiKeyConfig {
-    ApiKeyConfig {
-        name: format!("holder-{number}"),
-        keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
-        groups: vec![format!("role-{number}")],
-        ..ApiKeyConfig::default()
-    }
-}
-
-/// Returns a rule about tools for all callers.
-fn tools(effect: Effect, names: &[String]) -> RuleConfig {
-    let rule = serde_json::from_value(json!({"effect": effect, "tools": names}));
-    rule.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// An issuer's keys at a port of their own, for as long as the process lives.

@@ -174,9 +174,9 @@ pub(crate) enum DriveError {
     Connect(#[from] WireError),
     #[error("connections and sessions were not open within {SETUP_WITHIN:?}")]
     SetupTooSlow,
-    #[error("requests were still without an answer {LAST_ANSWERS_WITHIN:?} after the end")]
+    #[error("requests were still without a response {LAST_ANSWERS_WITHIN:?} after the end")]
     NeverAnswered,
-    #[error("the requests were not answered within {ALL_WITHIN:?}")]
+    #[error("the requests had no response within {ALL_WITHIN:?}")]
     TooLong,
     #[error("could not read processor times (is the server still running?)")]
     ProcessorTime(#[from] io::Error),

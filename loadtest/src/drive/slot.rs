@@ -18,7 +18,7 @@ pub(crate) enum SlotError {
     Wire(#[from] WireError),
     #[error("a wrong answer")]
     Wrong(#[from] WrongAnswer),
-    #[error("`notifications/initialized` was answered with status {0} instead of 202")]
+    #[error("the response to `notifications/initialized` had status {0} instead of 202")]
     NotAccepted(u16),
     #[error("the session id is not text")]
     SessionId,

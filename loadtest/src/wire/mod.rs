@@ -42,15 +42,15 @@ pub(crate) struct Answer<'a> {
 pub(crate) enum WireError {
     #[error("the connection failed")]
     Socket(#[from] io::Error),
-    #[error("the server closed the connection before it had answered")]
+    #[error("the server closed the connection before its response was complete")]
     Closed,
-    #[error("the answer is not HTTP/1.1 as we know it")]
+    #[error("the response is not HTTP/1.1 as this client reads it")]
     Malformed(#[from] Malformed),
     #[error("the HTTP/2 stream or connection failed")]
     Http2(#[from] h2::Error),
     #[error("the request cannot be written as HTTP")]
     Unwritable(#[from] http::Error),
-    #[error("the answer is longer than {MAX_BODY} bytes")]
+    #[error("the response is longer than {MAX_BODY} bytes")]
     TooLong,
 }
 

@@ -9,7 +9,7 @@
 pub(crate) enum Malformed {
     #[error("the status line is not one of HTTP/1.1")]
     StatusLine,
-    #[error("a header line has no colon, or a length that is no number")]
+    #[error("a header line has no colon, or a length is not a number")]
     Header,
     #[error("neither a length nor chunks: the end of the body cannot be known")]
     NoLength,

@@ -1,4 +1,4 @@
-//! State that a function takes, and values of the call.
+//! What carries a function to the server: its state, and values of the call.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -9,8 +9,129 @@ use super::{extracted, extracts, has_state, local, state};
 use crate::methods::carrier_of;
 use crate::parse::{Function, Parameter, Placement};
 
-/// The type of a function with its state; nothing without state.
-pub(crate) fn bound_type<O>(offered: &Function<O>) -> TokenStream {
+/// The type that represents a function or a method in the catalog.
+pub(crate) struct Carrier {
+    /// `<S: Store>`, for objects with parameters.
+    pub(crate) generics: TokenStream,
+    pub(crate) ty: TokenStream,
+    pub(crate) conditions: TokenStream,
+    /// Expression for the reference to its definition, within its methods.
+    pub(crate) definition: TokenStream,
+    /// Statements before a call's future. The future takes what they bind.
+    pub(crate) lent: TokenStream,
+    /// True if it has to be bound before it is called.
+    pub(crate) is_unbound: bool,
+}
+
+impl Carrier {
+    /// The unit struct of the function's name.
+    fn unit<O>(offered: &Function<O>) -> Self {
+        Self {
+            generics: TokenStream::new(),
+            ty: offered.function.sig.ident.to_token_stream(),
+            conditions: TokenStream::new(),
+            definition: quote!(__LONGSHORE_DEFINITION),
+            lent: TokenStream::new(),
+            is_unbound: has_state(offered),
+        }
+    }
+
+    /// A function with its state.
+    fn bound<O>(offered: &Function<O>) -> Self {
+        let states = (0..offered.shared().count()).map(state);
+        Self {
+            ty: quote!(__LongshoreBound),
+            lent: quote! {
+                #(let #states = ::longshore::__private::Arc::clone(&self.#states);)*
+            },
+            is_unbound: false,
+            ..Self::unit(offered)
+        }
+    }
+
+    /// The future of a call, whose errors have the type `error`.
+    pub(crate) fn future(&self, error: &TokenStream, call: &TokenStream) -> TokenStream {
+        let lent = &self.lent;
+        match self.is_unbound {
+            false => quote! {
+                #lent
+                ::longshore::__private::Box::pin(async move { #call })
+            },
+            true => quote! {
+                ::longshore::__private::Box::pin(::core::future::ready(
+                    ::core::result::Result::Err(::longshore::__private::#error::internal(
+                        ::longshore::__private::UNBOUND
+                    ))
+                ))
+            },
+        }
+    }
+
+    /// The implementation of the trait `kind` with these methods, and one that binds the function if it needs state or values of
+    /// the call.
+    pub(crate) fn implement<O>(
+        &self,
+        offered: &Function<O>,
+        kind: &TokenStream,
+        methods: &TokenStream,
+    ) -> TokenStream {
+        let Self {
+            generics,
+            ty,
+            conditions,
+            ..
+        } = self;
+        let needs_values = !has_state(offered) && extracts(offered);
+        let bind = (self.is_unbound || needs_values).then(|| bind(offered, kind));
+        quote! {
+            impl #generics #kind for #ty #conditions {
+                #methods
+                #bind
+            }
+        }
+    }
+}
+
+/// The definition of a function, which has the type `ty`, and the implementation for its unit struct. If it has state, there is
+/// another one for the function with its state.
+pub(crate) fn implementation<O>(
+    offered: &Function<O>,
+    ty: &TokenStream,
+    definition: &TokenStream,
+    implement: impl Fn(&Carrier) -> TokenStream,
+) -> TokenStream {
+    let traits = traits();
+    let unit = implement(&Carrier::unit(offered));
+    let bound = has_state(offered).then(|| {
+        let bound_type = bound_type(offered);
+        let bound = implement(&Carrier::bound(offered));
+        quote!(#bound_type #bound)
+    });
+    quote! {
+        #traits
+
+        static __LONGSHORE_DEFINITION: ::longshore::__private::LazyLock<#ty> =
+            ::longshore::__private::LazyLock::new(|| #definition);
+
+        #unit
+        #bound
+    }
+}
+
+/// The traits that are selected by what functions return.
+pub(crate) fn traits() -> TokenStream {
+    quote! {
+        #[allow(unused_imports)]
+        use ::longshore::__private::{
+            AnswerDisplay as _, AnswerDynamic as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
+            ContentsBytes as _, ContentsKnown as _, ContentsOption as _, ContentsOther as _,
+            FinishKnown as _, FinishOther as _, FinishSerialize as _,
+        };
+    }
+}
+
+/// The type of a function with its state.
+fn bound_type<O>(offered: &Function<O>) -> TokenStream {
     let states = (0..offered.shared().count()).map(state);
     let types = offered.shared().map(|shared| &shared.ty);
     quote! {
@@ -21,7 +142,7 @@ pub(crate) fn bound_type<O>(offered: &Function<O>) -> TokenStream {
 }
 
 /// The method that binds a function to its state, and to what its extractors need; `kind` is the trait.
-pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream {
+fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream {
     let states = (0..offered.shared().count()).map(state);
     let values = offered.shared().map(|shared| {
         let ty = &shared.ty;
@@ -96,13 +217,10 @@ pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream 
     }
 }
 
-/// The future of a call that comes before [`bind`].
-pub(crate) fn unbound(error: &TokenStream) -> TokenStream {
-    quote! {
-        ::longshore::__private::Box::pin(::core::future::ready(::core::result::Result::Err(
-            ::longshore::__private::#error::internal(::longshore::__private::UNBOUND)
-        )))
-    }
+/// Statements that take from the call what a function wants of it, in an `async` block.
+pub(crate) fn extract<O>(offered: &Function<O>) -> TokenStream {
+    let all = offered.extracted().enumerate();
+    all.map(|(i, wanted)| extract_one(i, &wanted.ty)).collect()
 }
 
 /// The statement for one parameter.

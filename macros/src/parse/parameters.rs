@@ -4,8 +4,8 @@ use quote::ToTokens;
 use syn::{FnArg, Pat, PatType, Receiver, Signature, Type};
 
 use super::{
-    Argument, CallParameter, Kind, Parameter, Placement, StateParameter, arguments, inside_option,
-    is_context, is_lint, is_marked, last_name, ungrouped,
+    Argument, Injected, Kind, Parameter, Placement, arguments, inside_option, is_context, is_lint,
+    is_marked, last_name, ungrouped,
 };
 use crate::options::{ArgOptions, Mistakes};
 
@@ -109,14 +109,23 @@ fn take_mark(parameter: &mut PatType, mark: &str, others: &str, mistakes: &mut M
     }
 }
 
+impl Injected {
+    fn new(pattern: &Pat, ty: &Type) -> Self {
+        let ident = match pattern {
+            Pat::Ident(pattern) => Some(pattern.ident.clone()),
+            _ => None,
+        };
+        Self {
+            ident,
+            ty: ty.clone(),
+        }
+    }
+}
+
 /// Reads a parameter with `#[call]`.
-fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<CallParameter> {
+fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Injected> {
     let others = "this parameter is taken from the call, not from its arguments: it accepts no other attribute";
     take_mark(parameter, "call", others, mistakes);
-    let ident = match &*parameter.pat {
-        Pat::Ident(pattern) => Some(pattern.ident.clone()),
-        _ => None,
-    };
     let message = match &*parameter.ty {
         ty if is_context(ty) => "`&CallContext` needs no `#[call]`".to_owned(),
         Type::Reference(reference) => {
@@ -133,10 +142,7 @@ fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Ca
             "the type must be written out: it selects the extractor".to_owned()
         }
         ty => {
-            return Some(CallParameter {
-                ident,
-                ty: ty.clone(),
-            });
+            return Some(Injected::new(&parameter.pat, ty));
         }
     };
     mistakes.at(&parameter.ty, message);
@@ -148,7 +154,7 @@ fn read_shared(
     place: Placement,
     parameter: &mut PatType,
     mistakes: &mut Mistakes,
-) -> Option<StateParameter> {
+) -> Option<Injected> {
     let others =
         "state comes from the application, not from the caller: it accepts no other attribute";
     take_mark(parameter, "state", others, mistakes);
@@ -156,10 +162,6 @@ fn read_shared(
         mistakes.at(&*parameter, "a method has its state in `self`");
         return None;
     }
-    let ident = match &*parameter.pat {
-        Pat::Ident(pattern) => Some(pattern.ident.clone()),
-        _ => None,
-    };
     match ungrouped(&parameter.ty) {
         Type::Reference(reference) if reference.mutability.is_some() => mistakes.at(
             &parameter.ty,
@@ -179,10 +181,7 @@ fn read_shared(
                 "state has a size: provide a type of your own around a `String`",
             ),
             elem => {
-                return Some(StateParameter {
-                    ident,
-                    ty: elem.clone(),
-                });
+                return Some(Injected::new(&parameter.pat, elem));
             }
         },
         other => {

@@ -161,6 +161,10 @@ fn a_login_is_walked_up_to_the_page_of_the_provider() {
     said.assert("login", "login page", "ok", &["127.0.0.1"]);
     let asked = provider.asked("/login").pop().expect("the login page");
     assert!(asked.target.contains("client_id=longshore"), "{asked:?}");
+    // RFC 8707, 2: the identifier of the server has no query.
+    let with_query = doctor(&["--url", &format!("{url}?a=1#b"), "--login"], &[]);
+    with_query.assert("authorization", "resource", "ok", &[]);
+    with_query.assert("login", "login page", "ok", &["127.0.0.1"]);
     let without = doctor(&["--url", &url], &[]);
     assert!(without.find("login", "registration").is_none());
 

@@ -12,10 +12,7 @@ pub struct Offering {
 impl Offering {
     /// Describes it in a few words: `3 tools (demo, weather); 1 of 2 sources cannot be offered, see above`.
     pub fn in_words(&self, tools: usize) -> String {
-        let mut text = match tools {
-            1 => "1 tool".to_owned(),
-            _ => format!("{tools} tools"),
-        };
+        let mut text = longshore_protocol::counted(tools, "tool");
         if !self.names.is_empty() {
             text.push_str(&format!(" ({})", self.names.join(", ")));
         }

@@ -148,10 +148,7 @@ impl BoundServer {
             Some(address) => format!("{}://{address}/mcp", self.scheme()),
             None => format!("the socket {}", self.unix_socket()?.display()),
         };
-        let tools = match self.tool_count() {
-            1 => "1 tool".to_owned(),
-            count => format!("{count} tools"),
-        };
+        let tools = longshore_protocol::counted(self.tool_count(), "tool");
         Some(format!("serving {tools} at {place}; Ctrl-C stops it"))
     }
 

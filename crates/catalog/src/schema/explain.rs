@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use jsonschema::{Draft, Validator};
+use longshore_protocol::counted;
 use serde_json::{Map, Value};
 
 use types::{has_type, same, types};
@@ -450,12 +451,5 @@ fn names<'n>(names: impl Iterator<Item = &'n String>) -> String {
         String::new()
     } else {
         format!("; there are {}", list.join(", "))
-    }
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}s"),
     }
 }

@@ -95,10 +95,15 @@ impl Written {
     }
 }
 
+/// Splits `name=value`.
+pub(super) fn split_pair(word: &str) -> Result<(&str, &str), String> {
+    let pair = word.split_once('=');
+    let pair = pair.filter(|(name, _)| !name.is_empty() && *name != ":");
+    pair.ok_or_else(|| format!("{word:?} is not of the form name=value"))
+}
+
 fn pair(word: &str) -> Result<(String, Text), String> {
-    let Some((name, value)) = word.split_once('=') else {
-        return Err(format!("{word:?} is not of the form name=value"));
-    };
+    let (name, value) = split_pair(word)?;
     match name.strip_suffix(':') {
         None => Ok((name.to_owned(), Text::Plain(value.to_owned()))),
         Some(name) => match serde_json::from_str(value) {

@@ -85,7 +85,8 @@ impl Listener for Terminal {
             let _ = writeln!(stderr, "{line}");
         } else if BAR_AFTER <= self.begun.elapsed() {
             self.has_bar.store(true, Ordering::Relaxed);
-            let _ = write!(stderr, "\r\x1b[2K{line}");
+            // Without line breaks of the terminal, the next report replaces the whole line.
+            let _ = write!(stderr, "\r\x1b[2K\x1b[?7l{line}\x1b[?7h");
             let _ = stderr.flush();
         }
     }

@@ -5,7 +5,7 @@ mod hints;
 use std::time::Duration;
 
 use longshore_app::config::Config;
-use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
+use longshore_sources::client::{Client, ClientError, Lifecycle, Options, Target};
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 use url::Url;
@@ -13,7 +13,7 @@ use url::Url;
 use super::server::{TOKEN, at_mcp, at_url, find};
 use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
-use crate::cli::login::{self, TokenLocation};
+use crate::cli::login::log_in_at;
 use crate::cli::run::runtime;
 use crate::cli::{output, terminal};
 use crate::environment::Probe;
@@ -106,11 +106,12 @@ impl Access {
         at_mcp(&self.url().filter(|_| self.is_url)?)
     }
 
-    async fn connect(
+    /// What a connection needs.
+    fn connection(
         &self,
         server: &ServerArgs,
         answers: Option<Answers>,
-    ) -> Result<Client, Unreached> {
+    ) -> Result<(Target, Options), AppError> {
         let name = &server.server;
         let target = self
             .upstream
@@ -122,10 +123,7 @@ impl Access {
                 },
                 false => error.into(),
             })?;
-        let credentials = self
-            .upstream
-            .proof(name, &self.tokens)
-            .map_err(AppError::from)?;
+        let credentials = self.upstream.proof(name, &self.tokens)?;
         let limit = Duration::from_secs(server.timeout);
         let mut capabilities = Map::new();
         if let Some(answers) = answers {
@@ -147,7 +145,7 @@ impl Access {
             credentials,
             ..Options::default()
         };
-        Ok(Client::connect(target, options).await?)
+        Ok((target, options))
     }
 
     /// Offers a login, or a prompt for a token if the server has no login. Returns `None` if the user declines.
@@ -160,16 +158,14 @@ impl Access {
         if !terminal::confirm("Log in now?").map_err(AppError::from)? {
             return Ok(None);
         }
-        let place = match self.is_url {
-            true => TokenLocation::new(url.as_str(), None),
-            false => TokenLocation::new(&server.server, server.config.clone()),
+        let done = match self.is_url {
+            true => log_in_at(url.as_str(), None),
+            false => log_in_at(&server.server, server.config.clone()),
         };
-        match login::log_in_at(place) {
+        match done? {
             Ok(()) if self.is_url => self.changed(url.as_str(), None, server).map(Some),
             Ok(()) => Self::of(server).map(Some),
-            Err(login::LoginFailure::Login(LoginError::NoOAuth | LoginError::NoMetadata))
-                if self.is_url =>
-            {
+            Err(LoginError::NoOAuth | LoginError::NoMetadata) if self.is_url => {
                 output::remark(&format!(
                     "{url} has no login: it publishes no OAuth metadata. It may need an API key or another token."
                 ));
@@ -185,10 +181,7 @@ impl Access {
                 ));
                 self.changed(url.as_str(), Some(&token), server).map(Some)
             }
-            Err(login::LoginFailure::Login(error)) => {
-                Err(of_server(&server.server, with_causes(&error)))
-            }
-            Err(login::LoginFailure::Other(failure)) => Err(failure),
+            Err(error) => Err(of_server(&server.server, with_causes(&error))),
         }
     }
 
@@ -310,24 +303,6 @@ impl Access {
     }
 }
 
-/// Reason for a missing connection.
-enum Unreached {
-    Client(ClientError),
-    Setup(AppError),
-}
-
-impl From<ClientError> for Unreached {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
-impl From<AppError> for Unreached {
-    fn from(error: AppError) -> Self {
-        Self::Setup(error)
-    }
-}
-
 /// Connects to the server. The user may be asked to log in; a URL without a path is also tried at `/mcp`.
 pub(super) fn connected(
     runtime: &Runtime,
@@ -338,14 +313,15 @@ pub(super) fn connected(
     if let (None, Some(config)) = (&upstream.url, &config) {
         output::show_programs(&config.log)?;
     }
+    let _entered = runtime.enter();
     let mut access = Access::with(upstream, config.as_ref(), server)?;
     let mut may_ask = !server.json && terminal::has_person();
     let mut is_second = false;
     loop {
-        let error = match runtime.block_on(access.connect(server, answers)) {
+        let (target, options) = access.connection(server, answers)?;
+        let error = match runtime.block_on(Client::connect(target, options)) {
             Ok(client) => return Ok((client, access)),
-            Err(Unreached::Setup(error)) => return Err(error.into()),
-            Err(Unreached::Client(error)) => error,
+            Err(error) => error,
         };
         if let Some(url) = access.at_mcp()
             && is_no_endpoint(&error)
@@ -386,14 +362,17 @@ pub(super) fn connected(
 
 /// Connects without a message or a question to the user. Programs are not started.
 pub(super) fn connected_silently(runtime: &Runtime, server: &ServerArgs) -> Option<Client> {
+    let _entered = runtime.enter();
+    let connect = |access: &Access| {
+        let (target, options) = access.connection(server, None).ok()?;
+        runtime.block_on(Client::connect(target, options)).ok()
+    };
     let access = Access::of(server).ok()?;
     access.upstream.url.as_ref()?;
-    if let Ok(client) = runtime.block_on(access.connect(server, None)) {
-        return Some(client);
-    }
-    let url = access.at_mcp()?;
-    let access = access.changed(url.as_str(), None, server).ok()?;
-    runtime.block_on(access.connect(server, None)).ok()
+    connect(&access).or_else(|| {
+        let url = access.at_mcp()?;
+        connect(&access.changed(url.as_str(), None, server).ok()?)
+    })
 }
 
 /// Returns true if the peer responds but may not be an MCP server.

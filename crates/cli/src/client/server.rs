@@ -21,6 +21,9 @@ pub(crate) fn find(
     file: Option<PathBuf>,
 ) -> Result<(UpstreamConfig, Option<Config>), Failure> {
     if let Some(url) = url_of(server) {
+        url.parse()
+            .map_or(Ok(()), |url| check_no_password("the URL", &url))
+            .map_err(AppError::Arguments)?;
         let token = token(Probe::real());
         if token.is_some() && !server.contains("://") && !is_here(&url) {
             return Err(of_server(
@@ -56,6 +59,16 @@ pub(crate) fn find(
         server,
         format!("neither a URL nor the name of an upstream in the configuration ({known})"),
     ))
+}
+
+/// Checks that a URL has no credentials. They are not repeated: messages are logged.
+pub(crate) fn check_no_password(what: &str, url: &Url) -> Result<(), String> {
+    match url.username().is_empty() && url.password().is_none() {
+        true => Ok(()),
+        false => Err(format!(
+            "{what} has a user name or password in it, which MCP clients do not send; put a token into the variable {TOKEN}"
+        )),
+    }
 }
 
 /// Returns the URL of a word; `host:port` means `http`.

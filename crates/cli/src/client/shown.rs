@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use comfy_table::{Attribute, Cell, Color};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -26,7 +27,8 @@ pub(super) fn tables(all: &Value, paint: Paint) -> String {
         if entries.is_empty() {
             continue;
         }
-        let header = [heading, "", ""].map(|text| paint.heading_cell(text));
+        let header = [heading, "", ""]
+            .map(|text| paint.cell(text, |cell| cell.add_attribute(Attribute::Bold)));
         let mut table = table(header, 100);
         if paint.is_on() {
             table.enforce_styling();
@@ -37,9 +39,11 @@ pub(super) fn tables(all: &Value, paint: Paint) -> String {
                 .or(entry["title"].as_str())
                 .unwrap_or_default();
             table.add_row([
-                paint.name_cell(clean(entry[name].as_str().unwrap_or_default())),
-                paint.dim_cell(takes(entry)),
-                comfy_table::Cell::new(clean(&summary(description))),
+                paint.cell(clean(entry[name].as_str().unwrap_or_default()), |cell| {
+                    cell.fg(Color::DarkCyan)
+                }),
+                paint.cell(takes(entry), |cell| cell.add_attribute(Attribute::Dim)),
+                Cell::new(clean(&summary(description))),
             ]);
         }
         text.push_str(&table.to_string());
@@ -201,29 +205,27 @@ fn fields(text: &str) -> Vec<FieldError> {
     let Some(start) = text.find('[') else {
         return Vec::new();
     };
-    serde_json::from_str(&text[start..])
-        .map_or_else(|_| Vec::new(), |value: Value| fields_of(&value).collect())
+    let value = serde_json::from_str(&text[start..]);
+    value.map_or_else(|_| Vec::new(), |value: Value| fields_of(&value))
 }
 
-fn fields_of(value: &Value) -> impl Iterator<Item = FieldError> {
+fn fields_of(value: &Value) -> Vec<FieldError> {
     let list = value.as_array().or_else(|| value["errors"].as_array());
-    let invalid = list.into_iter().flatten().filter_map(|problem| {
-        let message = problem["message"].as_str()?.to_owned();
+    let field = |problem: &Value| {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
         let path = match &problem["path"] {
-            Value::Array(path) => path
-                .iter()
-                .map(|part| {
-                    part.as_str()
-                        .map_or_else(|| part.to_string(), str::to_owned)
-                })
-                .collect::<Vec<_>>()
-                .join("."),
-            Value::String(path) => path.clone(),
-            _ => return None,
+            Value::Array(path) => {
+                let parts = path
+                    .iter()
+                    .map(|part| text(part).unwrap_or_else(|| part.to_string()));
+                parts.collect::<Vec<_>>().join(".")
+            }
+            path => text(path)?,
         };
+        let message = text(&problem["message"])?;
         Some(FieldError { path, message })
-    });
-    invalid.collect::<Vec<_>>().into_iter()
+    };
+    list.into_iter().flatten().filter_map(field).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::telemetry::is_misleading;
 /// Quotes a word for a shell, because a server's text must not become a command when the line is copied.
 pub(in super::super) fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":=-_./,@".contains(c);
-    match word.chars().all(is_plain) {
+    match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
@@ -43,6 +43,7 @@ mod tests {
     fn words_of_a_server_are_no_commands() {
         assert_eq!(shell_word("files:read"), "files:read");
         assert_eq!(shell_word("a;ls"), "'a;ls'");
+        assert_eq!(shell_word(""), "''");
         assert_eq!(shell_word("a'`ls`"), r"'a'\''`ls`'");
     }
 

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::report::{Check, Finding, Report};
 use crate::app::{App, AppError};
-use crate::cli::output::counted;
 use crate::harness::Harness;
 use crate::net;
+use crate::protocol::counted;
 use longshore_app::config::Loaded;
 
 const AREA: &str = "documentation";

@@ -1,14 +1,18 @@
 //! Local checks: ports, files, CPU, memory, keys, programs and the clock.
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::report::{Check, Finding, Report};
-use crate::cli::{healthcheck, output};
+use crate::cli::healthcheck;
 use crate::environment::{Probe, unix_seconds};
+use crate::protocol::counted;
 use crate::seal::KeyRing;
+use crate::source::find_program;
 use crate::transport::http::Tls;
 use longshore_app::config::{Config, Loaded, Origin, Transport};
 
@@ -75,7 +79,7 @@ fn settings(loaded: &Loaded) -> Finding {
         .map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
     Check("configuration", "settings").ok(format!(
         "valid: {file}, {} not at the default; {}",
-        output::counted(set, "setting"),
+        counted(set, "setting"),
         loaded.environment.summary()
     ))
 }
@@ -140,7 +144,7 @@ fn socket(path: &Path) -> Finding {
                 .advise("set http.unix_socket to another path, or delete the file");
         }
         #[cfg(unix)]
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        if healthcheck::is_listening(path) {
             return CHECK
                 .warning(format!("a program listens at {}", path.display()))
                 .advise("stop it before you start another one, or change http.unix_socket");
@@ -351,14 +355,7 @@ fn programs(config: &Config, probe: &Probe) -> Vec<Finding> {
 }
 
 fn program(of: &str, command: &str, folders: &str) -> Finding {
-    let found = if command.contains('/') {
-        Some(Path::new(command).to_path_buf()).filter(|path| is_executable(path))
-    } else {
-        std::env::split_paths(folders)
-            .map(|folder| folder.join(command))
-            .find(|path| is_executable(path))
-    };
-    match found {
+    match find_program(command, OsStr::new(folders)) {
         Some(path) => Check("programs", of).ok(path.display().to_string()),
         None => Check("programs", of).failure(format!("the program {command} was not found"))
             .advise(format!(
@@ -367,30 +364,22 @@ fn program(of: &str, command: &str, folders: &str) -> Finding {
     }
 }
 
-fn is_executable(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::metadata(path)
-            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    }
-    #[cfg(not(unix))]
-    path.is_file()
-}
-
 fn writable(setting: &str, folder: &Path) -> Finding {
-    let probe = folder.join(".longshore-doctor");
+    // A new file: what another user may have put there is not followed.
+    let probe = folder.join(format!(".longshore-doctor-{}", std::process::id()));
     let missing = folder.ancestors().take_while(|folder| !folder.exists());
     let missing: Vec<_> = missing.collect();
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b""));
-    // A leftover probe file is harmless.
-    let _ = std::fs::remove_file(&probe);
+    let written = std::fs::create_dir_all(folder).and_then(|()| File::create_new(&probe));
+    if written.is_ok() {
+        // A leftover probe file is harmless.
+        let _ = std::fs::remove_file(&probe);
+    }
     // The server creates its folder as its own user. A folder that is in use by now is not empty, and stays.
     for created in missing {
         let _ = std::fs::remove_dir(created);
     }
     match written {
-        Ok(()) => Check(AREA, setting).ok(format!("{} can be written", folder.display())),
+        Ok(_) => Check(AREA, setting).ok(format!("{} can be written", folder.display())),
         Err(error) => Check(AREA, setting).warning(format!("{} cannot be written: {error}", folder.display()))
         .advise("mount a volume there that this user can write (Kubernetes: emptyDir and securityContext.fsGroup)"),
     }
@@ -462,7 +451,13 @@ mod tests {
         assert_eq!(writable("tokens.folder", &new).status, Status::Ok);
         assert!(!folder.path().join("a").exists() && folder.path().exists());
         let file = folder.path().join("file");
-        std::fs::write(&file, "").expect("written");
+        std::fs::write(&file, "kept").expect("written");
+        let probe = format!(".longshore-doctor-{}", std::process::id());
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&file, folder.path().join(probe)).expect("a link");
+        let found = writable("tokens.folder", folder.path());
+        assert_eq!(found.status, Status::Warning, "{found:?}");
+        assert_eq!(std::fs::read(&file).expect("read"), b"kept");
         let found = writable("tokens.folder", &file.join("b"));
         assert_eq!(found.status, Status::Warning, "{found:?}");
     }

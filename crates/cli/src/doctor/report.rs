@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::codes;
 use crate::cli::client::clean;
-use crate::cli::output::counted;
 use crate::cli::table::wide_table;
+use crate::protocol::counted;
 
 /// Maximum length of an observation, which may contain text of a server.
 const CHARACTERS_MAX: usize = 1000;

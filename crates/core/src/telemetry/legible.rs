@@ -15,8 +15,8 @@ pub fn is_misleading(c: char) -> bool {
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
             // Line and paragraph separators.
             | '\u{2028}' | '\u{2029}'
-            // Zero-width no-break space.
-            | '\u{feff}'
+            // Characters without a width, except those that join others, as in scripts and emoji.
+            | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
         )
 }
 
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn what_misleads_is_escaped_and_means_the_same() {
-        for c in "\u{7f}\u{85}\u{9b}\u{61c}\u{200e}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{feff}".chars() {
+        for c in "\u{7f}\u{85}\u{9b}\u{61c}\u{200b}\u{200e}\u{2060}\u{2064}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{feff}".chars() {
             let text = format!("a{c}b");
             let line = serde_json::json!({ "name": text }).to_string();
             let legible = legible_json(&line);

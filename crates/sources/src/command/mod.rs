@@ -13,6 +13,7 @@ use futures_util::future::{LocalBoxFuture, ready};
 pub use config::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig};
 #[cfg(feature = "cli")]
 pub use discover::{Discovery, discover};
+pub use run::find_program;
 
 use self::line::Line;
 use self::run::{Program, RunError, RunResult};

@@ -1,7 +1,7 @@
 //! Runs a program in isolation and within limits, and kills everything that it leaves behind.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -101,7 +101,7 @@ impl Program {
             .get(&OsString::from("PATH"))
             .cloned()
             .unwrap_or_default();
-        let path = find(name, &search).ok_or_else(|| match name.contains(char::is_whitespace) {
+        let path = find_program(name, &search).ok_or_else(|| match name.contains(char::is_whitespace) {
             // A command line of a shell instead of a program.
             true => format!(
                 "argv[0]: there is no program {name:?}; write the program and each argument as an item of its own: [ls, -l]"
@@ -261,7 +261,7 @@ fn check_variable(name: &str) -> Result<(), String> {
 }
 
 /// Finds a program: a path is used as it is, a name is looked up in the search path.
-fn find(name: &str, search: &OsString) -> Option<PathBuf> {
+pub fn find_program(name: &str, search: &OsStr) -> Option<PathBuf> {
     if name.contains('/') {
         return is_program(Path::new(name))
             .then(|| std::path::absolute(name).unwrap_or_else(|_| name.into()));

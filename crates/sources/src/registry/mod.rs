@@ -103,7 +103,10 @@ impl Registry {
                 .append_pair("version", "latest")
                 .append_pair("limit", &PAGE.min(most).to_string())
                 .extend_pairs(cursor.as_deref().map(|cursor| ("cursor", cursor)));
-            let list: List = self.get(url, text).await?;
+            let list: List = self.get(url, text).await.map_err(|error| match error {
+                RegistryError::NotFound(_) => RegistryError::Status(StatusCode::NOT_FOUND),
+                error => error,
+            })?;
             found.extend(list.servers.into_iter().map(ListedServer::into_server));
             cursor = list.metadata.next_cursor.filter(|next| !next.is_empty());
             if cursor.is_none() || most <= found.len() {

@@ -124,7 +124,7 @@ pub(super) fn print_footer(outcomes: &[Outcome]) {
         "\nratio: req/s/cpu-s of the product to bare hyper, median of the ratios of the rounds. cpu us: the"
     );
     println!(
-        "server's processor time for a request. gen: how busy the generator's core was. wait: how long server"
+        "server's CPU time for a request. gen: how busy the generator's core was. wait: how long server"
     );
     println!(
         "or generator stood in line for a core that something else used. With gen above 95 % or wait above a"

@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use url::Url;
+use url::{Position, Url};
 
 use super::super::report::{Check, Finding, Report};
 use super::login;
@@ -204,7 +204,9 @@ pub(super) async fn authorization(
         let (finding, metadata) = issuer(wire, server).await;
         report.add(finding);
         if let Some(metadata) = metadata.filter(|_| walks) {
-            login::walk(wire, &metadata, report).await;
+            // Clients send the identifier of the metadata: the URL may have a query, which the identifier has not.
+            let resource = document["resource"].as_str().unwrap_or_default();
+            login::walk(wire, resource, &metadata, report).await;
         }
     }
 }
@@ -214,9 +216,7 @@ fn resource(wire: &DiagnosedServer, document: &Value) -> Finding {
     const AREA: &str = "authorization";
     let said = document["resource"].as_str().unwrap_or_default();
     let bare = |text: &str| text.trim_end_matches('/').to_owned();
-    let mut endpoint = wire.url.clone();
-    endpoint.set_query(None);
-    let endpoint = bare(endpoint.as_str());
+    let endpoint = bare(&wire.url[..Position::AfterPath]);
     let origin = bare(&wire.url.origin().ascii_serialization());
     if bare(said) == endpoint || bare(said) == origin {
         return Check(AREA, "resource").ok(said);

@@ -57,8 +57,14 @@ enum LoginOutcome {
     Unreachable(String, String),
 }
 
-/// Walks a login at an authorization server with this metadata. `endpoint` is the MCP server.
-pub(super) async fn walk(endpoint: &DiagnosedServer, metadata: &Value, report: &mut Report) {
+/// Walks a login at an authorization server with this metadata. `endpoint` is the MCP server, and `resource` its
+/// identifier (RFC 8707).
+pub(super) async fn walk(
+    endpoint: &DiagnosedServer,
+    resource: &str,
+    metadata: &Value,
+    report: &mut Report,
+) {
     let text = |name: &str| metadata[name].as_str().and_then(|text| text.parse().ok());
     let (Some(registration), Some(authorization)) = (
         text("registration_endpoint"),
@@ -80,7 +86,7 @@ pub(super) async fn walk(endpoint: &DiagnosedServer, metadata: &Value, report: &
         }
     };
     report.add(Check(AREA, "registration").ok("a client registered itself"));
-    let start = authorization_request(authorization, &client, endpoint);
+    let start = authorization_request(authorization, &client, resource);
     report.add(match follow(endpoint, start).await {
         LoginOutcome::Page(host) => {
             Check(AREA, "login page").ok(format!("the login continues at {host}"))
@@ -164,7 +170,7 @@ async fn register(endpoint: &DiagnosedServer, url: &Url) -> Result<String, Strin
     }
 }
 
-fn authorization_request(mut url: Url, client: &str, endpoint: &DiagnosedServer) -> Url {
+fn authorization_request(mut url: Url, client: &str, resource: &str) -> Url {
     url.query_pairs_mut()
         .append_pair("response_type", "code")
         .append_pair("client_id", client)
@@ -172,7 +178,7 @@ fn authorization_request(mut url: Url, client: &str, endpoint: &DiagnosedServer)
         .append_pair("code_challenge", CHALLENGE)
         .append_pair("code_challenge_method", "S256")
         .append_pair("state", "doctor")
-        .append_pair("resource", endpoint.url.as_str());
+        .append_pair("resource", resource);
     url
 }
 

@@ -27,6 +27,7 @@ pub(super) use tls::judge_expiry;
 use super::proxy_kind::ProxyKind;
 use super::reach::skew;
 use super::report::{Check, Finding, Report};
+use crate::cli::client::check_no_password;
 use crate::environment::Secret;
 use wire::{Ask, CompleteResponse, DiagnosedServer};
 
@@ -52,27 +53,17 @@ pub(super) struct Remote {
 pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), String> {
     let url = remote.url;
     let is_http = matches!(url.scheme(), "http" | "https");
-    let (true, Some(host)) = (is_http, url.host_str()) else {
+    if !is_http || url.host().is_none() {
         return Err(format!(
             "--url is {url}: write the URL of the MCP endpoint, such as https://mcp.example.com/mcp"
         ));
-    };
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(
-            "--url has a user name or password in it, which MCP clients do not send; put a token into the variable LONGSHORE_TOKEN"
-                .to_owned(),
-        );
     }
+    check_no_password("--url", &url)?;
     let roots = tls::roots(&remote.roots)?;
     let both = [&rustls::version::TLS13, &rustls::version::TLS12];
     let mut wire = DiagnosedServer {
-        host: host.trim_matches(['[', ']']).to_owned(),
-        port: url.port_or_known_default().unwrap_or(443),
-        addresses: Vec::new(),
-        patience: remote.patience,
         token: remote.token,
-        tls: tls::examining(&both, false)?,
-        url,
+        ..DiagnosedServer::new(url, remote.patience, tls::examining(&both, false)?)
     };
     if !is_reachable(&mut wire, &roots, report).await {
         return Ok(());

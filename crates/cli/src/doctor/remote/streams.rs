@@ -9,8 +9,8 @@ use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Check, Finding, Report};
 use super::protocol::{Lifecycles, stateless};
 use super::wire::{Ask, DiagnosedServer, More, Open};
-use crate::cli::output::counted;
 use crate::net::{EventDecoder, SseItem};
+use crate::protocol::counted;
 
 const AREA: &str = "streams";
 /// Maximum delay of an event that is sent immediately.
@@ -46,17 +46,7 @@ async fn listen(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) -
     const CHECK: Check<'_> = Check(AREA, "subscriptions/listen");
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}));
     let begun = Instant::now();
-    let mut stream = match wire.open(&asked).await {
-        Ok(stream) => stream,
-        Err(problem) => {
-            report.add(buffered(
-                CHECK,
-                &format!("the response head does not arrive: {problem}"),
-                front,
-            ));
-            return None;
-        }
-    };
+    let mut stream = open(wire, &asked, CHECK, front, report).await?;
     if !stream.is_stream() {
         let status = stream.status;
         report.add(if status == 429 {
@@ -156,17 +146,7 @@ async fn of_session(
         .header("accept", "text/event-stream")
         .header("mcp-session-id", session)
         .header("mcp-protocol-version", revision);
-    let stream = match wire.open(&asked).await {
-        Ok(stream) => stream,
-        Err(problem) => {
-            report.add(buffered(
-                CHECK,
-                &format!("the response head does not arrive: {problem}"),
-                front,
-            ));
-            return None;
-        }
-    };
+    let stream = open(wire, &asked, CHECK, front, report).await?;
     match stream.status {
         200 if stream.is_stream() => {
             headers(&stream, report);
@@ -190,6 +170,21 @@ async fn of_session(
             None
         }
     }
+}
+
+/// Opens a stream, or reports that its head does not arrive.
+async fn open(
+    wire: &DiagnosedServer,
+    asked: &Ask,
+    check: Check<'_>,
+    front: ProxyKind,
+    report: &mut Report,
+) -> Option<Open> {
+    let opened = wire.open(asked).await.map_err(|problem| {
+        let problem = format!("the response head does not arrive: {problem}");
+        report.add(buffered(check, &problem, front));
+    });
+    opened.ok()
 }
 
 fn buffered(check: Check<'_>, what: &str, front: ProxyKind) -> Finding {

@@ -15,8 +15,8 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use super::super::report::{Check, Finding, Report};
 use super::wire::DiagnosedServer;
 use crate::auth::CertificateValidity;
-use crate::cli::output::counted;
 use crate::environment::unix_seconds;
+use crate::protocol::counted;
 
 const AREA: &str = "tls";
 

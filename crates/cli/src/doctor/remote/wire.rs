@@ -154,20 +154,25 @@ impl DiagnosedServer {
             .map_err(|error| error.to_string())
     }
 
+    /// The server at a URL, whose addresses are not known yet.
+    pub(super) fn new(url: Url, patience: Duration, tls: Arc<rustls::ClientConfig>) -> Self {
+        let host = url.host_str().unwrap_or_default();
+        Self {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: url.port_or_known_default().unwrap_or(443),
+            addresses: Vec::new(),
+            patience,
+            token: None,
+            tls,
+            url,
+        }
+    }
+
     /// Returns a wire to another server, without the credential.
     pub(super) async fn to(&self, url: &Url) -> Result<Self, String> {
         Ok(Self {
-            host: url
-                .host_str()
-                .unwrap_or_default()
-                .trim_matches(['[', ']'])
-                .to_owned(),
-            port: url.port_or_known_default().unwrap_or(443),
             addresses: Self::resolve(url).await?,
-            patience: self.patience,
-            token: None,
-            tls: Arc::clone(&self.tls),
-            url: url.clone(),
+            ..Self::new(url.clone(), self.patience, Arc::clone(&self.tls))
         })
     }
 
@@ -180,14 +185,6 @@ impl DiagnosedServer {
     pub(super) fn has_api_key(&self) -> bool {
         let token = self.token.as_ref();
         token.is_some_and(|token| token.expose().starts_with("lsk_"))
-    }
-
-    /// Returns `host`, or `host:port` if the port is not the default.
-    pub(super) fn authority(&self) -> String {
-        match self.url.port() {
-            Some(port) => format!("{}:{port}", self.url.host_str().unwrap_or_default()),
-            None => self.url.host_str().unwrap_or_default().to_owned(),
-        }
     }
 
     pub(super) fn is_secure(&self) -> bool {
@@ -238,10 +235,12 @@ impl DiagnosedServer {
             let _ = connection.await;
         })
         .abort_handle();
+        // The port is in it if it is not the default.
+        let authority = &self.url[Position::BeforeHost..Position::AfterPort];
         let mut request = Request::builder()
             .method(ask.method.clone())
             .uri(&ask.target)
-            .header("host", ask.host.clone().unwrap_or_else(|| self.authority()))
+            .header("host", ask.host.as_deref().unwrap_or(authority))
             .header(
                 "user-agent",
                 concat!("longshore-doctor/", env!("CARGO_PKG_VERSION")),
@@ -407,8 +406,12 @@ impl Open {
             .is_some_and(|media| media.starts_with("text/event-stream"))
     }
 
-    /// Reads more of the body.
+    /// Reads more of the body. When the time is over, nothing is read, even if something has arrived: a server that sends
+    /// without end would never be done.
     pub(super) async fn more(&mut self, within: Duration) -> More {
+        if within.is_zero() {
+            return More::Silence;
+        }
         loop {
             match timeout(within, self.body.frame()).await {
                 Err(_) => return More::Silence,
