@@ -4,8 +4,8 @@
 //! cargo run --example compose
 //! ```
 //!
-//! It serves `math_add` and `notes_...`: one tool for each note. `notes_write` adds a note, and with it a tool, of which
-//! clients are told.
+//! It serves `math_add` and `notes_...`: one tool for each note. `notes_write` adds a note and its tool, and notifies
+//! clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

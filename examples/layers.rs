@@ -12,7 +12,7 @@
 //!           "io.modelcontextprotocol/clientCapabilities": {}}}}'
 //! ```
 //!
-//! The answer has the headers `x-served-by` and `server-timing`, one from each layer.
+//! The response has the headers `x-served-by` and `server-timing`, one from each layer.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -22,6 +22,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --server) server=$(realpath "$2"); shift 2 ;;
     --write) write=(--write "$(dirname "$here")/README.md"); shift ;;
+    -h | --help) sed -n '2,/^set /{s/^# \{0,1\}//;/^set /!p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "run.sh: unknown option $1; the options are --server PATH and --write" >&2; exit 2 ;;
   esac
 done

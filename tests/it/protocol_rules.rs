@@ -49,7 +49,7 @@ fn the_table_of_rules_names_the_tests_that_hold_them() {
     } else {
         assert!(
             document == DOCUMENT,
-            "docs/protocol.md does not name the tests that there are; write it anew with\n  UPDATE_DOCS=1 cargo test --test it docs protocol_rules"
+            "docs/protocol.md does not name the tests that there are; write it anew with\n  UPDATE_DOCS=1 cargo test --test it protocol_rules"
         );
     }
     let without: BTreeSet<_> = listed

@@ -242,6 +242,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_generated_program_uses_the_public_api_only() {
+        // It is compiled as a module of this crate, where private paths resolve too.
+        let imports = PROGRAM
+            .lines()
+            .filter(|line| line.trim_start().starts_with("use "));
+        let foreign = |line: &&str| {
+            let known = ["longshore::", "std::", "serde_json::", "super::*"];
+            !known
+                .iter()
+                .any(|path| line.trim_start()[4..].starts_with(path))
+        };
+        assert_eq!(imports.filter(foreign).collect::<Vec<_>>(), [""; 0]);
+        assert!(!PROGRAM.contains("crate::"));
+    }
+
+    #[test]
     fn a_package_has_a_name_that_cargo_takes() {
         for (name, package) in [
             ("weather", "weather"),

@@ -21,7 +21,7 @@ fn certificates_are_looked_at_as_clients_do() {
     let said = doctor(&["--url", &url, "--hold", "1", "--ca", &ca], &[]);
     assert_eq!(said.code, Some(0), "{:#}", said.json);
     said.assert("tls", "chain", "ok", &[]);
-    said.assert("tls", "expiry", "ok", &["not before 2"]);
+    said.assert("tls", "expiry", "ok", &["valid until 2"]);
     said.assert("tls", "versions", "ok", &["TLS 1.3 and 1.2; HTTP/2"]);
     said.assert("tls", "old versions", "ok", &["rejected"]);
 }

@@ -57,16 +57,29 @@ impl Diagnostic {
         } else if let Some(field) = refusal.strip_prefix("missing field ") {
             let owner = match path {
                 [] => String::new(),
-                _ => format!(" in {}", path.join(".")),
+                _ => format!(" in {}", setting_name(path)),
             };
             format!("{} is missing{owner}", field.trim())
         } else if is_secret || node.written.is_some() {
-            format!("{}: {}", path.join("."), expectation(refusal))
+            format!("{}: {}", setting_name(path), expectation(refusal))
         } else {
-            format!("{}: {}", path.join("."), in_words(refusal))
+            format!("{}: {}", setting_name(path), in_words(refusal))
         };
         Self::new(path, &node.origin, file, message)
     }
+}
+
+/// Writes a path as the reference does: `sources[0].name`.
+pub(super) fn setting_name(path: &[String]) -> String {
+    let mut name = String::new();
+    for part in path {
+        if part.bytes().all(|byte| byte.is_ascii_digit()) {
+            name.extend(["[", part, "]"]);
+        } else {
+            name.extend([if name.is_empty() { "" } else { "." }, part]);
+        }
+    }
+    name
 }
 
 /// Returns true if an error is about a missing setting.
@@ -109,7 +122,7 @@ impl<'a> Unknown<'a> {
             .or_else(|| nearest(self.name, &self.known));
         if !self.is_field {
             let there_are = format!("it can be {}", self.known.join(", "));
-            let setting = path.join(".");
+            let setting = setting_name(path);
             return match nearest {
                 Some(near) => format!(
                     "{setting} cannot be {:?}; did you mean {near}? {there_are}",
@@ -124,13 +137,13 @@ impl<'a> Unknown<'a> {
             path.push(name.to_owned());
             match origin {
                 Origin::Variable { .. } => variable_of(&path.join(".")),
-                _ => path.join("."),
+                _ => setting_name(&path),
             }
         };
         // If serde lost the path, only the name is known.
         let unknown = match path.last() {
-            Some(last) if last == self.name => path.join("."),
-            _ => format!("{}.{}", path.join("."), self.name),
+            Some(last) if last == self.name => setting_name(path),
+            _ => format!("{}.{}", setting_name(path), self.name),
         };
         match nearest {
             Some(near) => format!("unknown setting {unknown}; did you mean {}?", full(near)),
@@ -145,7 +158,7 @@ impl<'a> Unknown<'a> {
                     [] => format!("unknown setting {unknown}; the settings here are {known}"),
                     _ => format!(
                         "unknown setting {unknown}; {} has {known}",
-                        parent.join(".")
+                        setting_name(parent)
                     ),
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Diagnostic, setting_name};
 use super::error::ConfigError;
 use super::expand::{Expanded, expand};
 use super::flags::{Flags, flag_values};
@@ -389,7 +389,7 @@ fn substitute(tree: &mut Node, probe: &Probe, file: &Path, diagnostics: &mut Vec
                 path,
                 &node.origin,
                 Some(file),
-                format!("{}: {message}", path.join(".")),
+                format!("{}: {message}", setting_name(path)),
             )),
         }
     });

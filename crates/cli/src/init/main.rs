@@ -1,10 +1,9 @@
 //! An MCP server. `cargo run` serves it and logs its address; `cargo test` tests its tools.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longshore::{App, ToolError, tools};
-
-use crate::net::Mutex;
 
 /// State that calls share. Replace it with a connection pool or an API client.
 #[derive(Default)]
@@ -29,14 +28,14 @@ impl Notebook {
             ));
         }
         let reply = format!("noted: {title}");
-        self.notes.lock().insert(title, text);
+        self.notes().insert(title, text);
         Ok(reply)
     }
 
     /// Reads a note.
     #[tool(read_only)]
     async fn read_note(&self, title: String) -> Result<String, ToolError> {
-        let notes = self.notes.lock();
+        let notes = self.notes();
         let found = notes.get(&title).cloned();
         found.ok_or_else(|| {
             let titles: Vec<_> = notes.keys().map(String::as_str).collect();
@@ -45,6 +44,10 @@ impl Notebook {
                 titles.join(", ")
             ))
         })
+    }
+
+    fn notes(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,7 +17,7 @@ use super::principal::Facts;
 use super::scopes::Implied;
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind, sha256};
 use crate::environment::SAMPLES;
-use crate::net::Mutex;
+use crate::net::{Mutex, with_causes};
 
 /// Maximum length of a key.
 const KEY_MAX_BYTES: usize = 512;
@@ -117,6 +117,8 @@ pub struct ApiKeys {
     table: ArcSwap<Table>,
     /// Keys of the file and the folder when they were last read.
     seen: Mutex<Vec<Holder>>,
+    /// The last reload error, which is logged once; empty if there is none.
+    failure: Mutex<String>,
     /// Records changes of the keys.
     changes: Epoch,
 }
@@ -169,6 +171,7 @@ impl ApiKeys {
             implied: ArcSwap::from_pointee(Implied::new(&config.implied_scopes)),
             table: ArcSwap::default(),
             seen: Mutex::default(),
+            failure: Mutex::default(),
             changes: Epoch::default(),
         };
         let read = keys.read()?;
@@ -204,31 +207,35 @@ impl ApiKeys {
 
     /// Reloads the file and the folder. Invalid content leaves the keys unchanged.
     pub fn refresh(&self) {
-        let read = match self.read() {
-            Ok(read) => read,
-            Err(error) => return log_unchanged(&error),
-        };
+        let error = self.reload().err();
+        let error = error.map_or_else(String::new, |error| with_causes(&error));
+        let mut failure = self.failure.lock();
+        if !error.is_empty() && error != *failure {
+            tracing::error!(%error, "API keys could not be reloaded; the previous ones stay in force");
+        }
+        *failure = error;
+    }
+
+    fn reload(&self) -> Result<(), AuthSetupError> {
+        let read = self.read()?;
         let mut seen = self.seen.lock();
         if *seen == read {
-            return;
+            return Ok(());
         }
-        match self.table_of(&read) {
-            Ok(table) => {
-                tracing::info!(keys = table.0.len(), "API keys were reloaded");
-                if table.0.is_empty() {
-                    tracing::error!(
-                        setting = match self.file {
-                            Some(_) => "auth.api_keys_file",
-                            None => "auth.api_keys_dir",
-                        },
-                        "no API key is left: every API key is rejected (401) until one is added"
-                    );
-                }
-                self.replace(table);
-                *seen = read;
-            }
-            Err(error) => log_unchanged(&error),
+        let table = self.table_of(&read)?;
+        tracing::info!(keys = table.0.len(), "API keys were reloaded");
+        if table.0.is_empty() {
+            tracing::error!(
+                setting = match self.file {
+                    Some(_) => "auth.api_keys_file",
+                    None => "auth.api_keys_dir",
+                },
+                "no API key is left: every API key is rejected (401) until one is added"
+            );
         }
+        self.replace(table);
+        *seen = read;
+        Ok(())
     }
 
     /// Replaces the table. Unchanged keys keep their principal; principals of all other keys are revoked.
@@ -339,11 +346,6 @@ impl ApiKeys {
         verify_slices_are_equal(&known.0, &hash.0).ok()?;
         Some(Arc::clone(principal))
     }
-}
-
-#[cold]
-fn log_unchanged(error: &AuthSetupError) {
-    tracing::error!(%error, "API keys could not be reloaded; the previous ones stay in force");
 }
 
 /// Returns true if two principals have the same name and permissions.
@@ -646,6 +648,34 @@ mod tests {
         assert!(keys.find("the key of the other one").is_some());
         write("# nobody");
         assert!(matches!(ApiKeys::new(&config), Err(AuthSetupError::NoKeys)));
+    }
+
+    #[test]
+    fn a_reload_error_has_its_cause_and_stays_the_same_until_the_file_is_mended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("keys");
+        std::fs::write(&file, format!("ci {KEY}")).expect("written");
+        let config = AuthConfig {
+            api_keys_file: Some(file.clone()),
+            ..AuthConfig::default()
+        };
+        let keys = ApiKeys::new(&config).expect("keys");
+        let failure = || {
+            keys.refresh();
+            keys.failure.lock().clone()
+        };
+        assert_eq!(failure(), "");
+        std::fs::remove_file(&file).expect("removed");
+        let missing = failure();
+        assert!(
+            missing.starts_with("cannot read API keys") && missing.contains("(os error 2)"),
+            "{missing}"
+        );
+        assert_eq!(failure(), missing);
+        std::fs::write(&file, "ci short").expect("written");
+        assert!(failure().contains("line 1"));
+        std::fs::write(&file, format!("ci {KEY}")).expect("written");
+        assert_eq!(failure(), "");
     }
 
     #[test]

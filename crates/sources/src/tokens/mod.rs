@@ -34,7 +34,7 @@ use crate::state::{SharedState, StateError};
 ///
 /// ```toml
 /// [tokens]
-/// store = "state"
+/// folder = "/var/lib/longshore/tokens"
 /// ```
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

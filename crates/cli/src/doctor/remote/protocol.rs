@@ -123,7 +123,7 @@ async fn lifecycles(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
         Ok(seen) if seen.is_limited() => report.add(Check(AREA, "stateless").limited()),
         Ok(seen) => report.add(
             Check(AREA, "stateless").warning(format!("{STATELESS} is not supported ({}): its clients fall back to `initialize`", seen.summary()))
-            .advise("upgrade the server; a proxy must pass Mcp-Method, Mcp-Name and MCP-Protocol-Version"),
+            .advise(advice(wire, &seen).unwrap_or("upgrade the server; a proxy must pass Mcp-Method, Mcp-Name and MCP-Protocol-Version")),
         ),
         Err(problem) => report.add(
             Check(AREA, "stateless").failure(problem)
@@ -140,19 +140,30 @@ const HOST_ADVICE: &str = "the server does not accept this host name: add it to 
 
 fn refused(wire: &DiagnosedServer, seen: &CompleteResponse) -> Finding {
     let problem = format!("the response to `initialize` is {}", seen.summary());
+    Check(AREA, "sessions")
+        .failure(problem)
+        .advise(advice(wire, seen).unwrap_or(
+            "clients of versions up to 2025-11-25 cannot connect: see the log of the server",
+        ))
+}
+
+/// Returns the advice for a status that does not depend on the protocol version.
+fn advice(wire: &DiagnosedServer, seen: &CompleteResponse) -> Option<&'static str> {
     let setting = &seen.json()["error"]["data"]["setting"];
-    Check(AREA, "sessions").failure(problem).advise(
-        match seen.status {
-            403 if setting == "http.allowed_hosts" => HOST_ADVICE,
-            401 | 403 if wire.token.is_none() => "put a token into the variable LONGSHORE_TOKEN, and run it again; Cloud Run: $(gcloud auth print-identity-token), or allUsers as roles/run.invoker; a web application firewall may reject clients that are not browsers",
-            401 | 403 => "the token in LONGSHORE_TOKEN is rejected: its audience must be this server, and it needs the scopes of auth.oauth.scopes",
-            421 => HOST_ADVICE,
-            406 | 415 => "a proxy changes Accept or Content-Type",
-            413 => "nginx: client_max_body_size 4m",
-            429 => "raise limits.initialize or limits.principal, or run it later",
-            _ => "clients of versions up to 2025-11-25 cannot connect: see the log of the server",
-        },
-    )
+    Some(match seen.status {
+        403 if setting == "http.allowed_hosts" => HOST_ADVICE,
+        401 | 403 if wire.token.is_none() => {
+            "put a token into the variable LONGSHORE_TOKEN, and run it again; Cloud Run: $(gcloud auth print-identity-token), or allUsers as roles/run.invoker; a web application firewall may reject clients that are not browsers"
+        }
+        401 | 403 => {
+            "the token in LONGSHORE_TOKEN is rejected: its audience must be this server, and it needs the scopes of auth.oauth.scopes"
+        }
+        421 => HOST_ADVICE,
+        406 | 415 => "a proxy changes Accept or Content-Type",
+        413 => "nginx: client_max_body_size 4m",
+        429 => "raise limits.initialize_per_minute or limits.principal, or run it later",
+        _ => return None,
+    })
 }
 
 /// An unknown version must be answered with a supported one (LH-05).

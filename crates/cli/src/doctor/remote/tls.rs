@@ -184,7 +184,7 @@ pub(super) async fn examine(
         let end = date(validity.not_after);
         report.add(
             judge_expiry(AREA, validity, unix_seconds())
-                .unwrap_or_else(|| Check(AREA, "expiry").ok(format!("not before {end}"))),
+                .unwrap_or_else(|| Check(AREA, "expiry").ok(format!("valid until {end}"))),
         );
     }
     let mut spoken = Vec::new();

@@ -173,7 +173,7 @@ pub struct IssuerConfig {
 pub enum OAuthSetupError {
     /// The issuer is not a valid URL.
     #[error(
-        "{setting} is {text:?}; write the issuer's URL as it writes it itself: https, no query and no fragment (http is for issuers on this machine only)"
+        "{setting} is {text:?}; write an https URL without a query or a fragment, exactly as the issuer writes it (http is for this machine only)"
     )]
     Issuer {
         /// Name of the setting.

@@ -431,7 +431,7 @@ fn settings_that_can_never_work_are_refused_with_what_to_do() {
     for (setting, value, expected) in [
         (issuer, "id.example.com", "auth.oauth.issuer"),
         (issuer, "http://id.example.com", "https"),
-        (issuer, "https://id.example.com?x=1", "no query"),
+        (issuer, "https://id.example.com?x=1", "without a query"),
         (
             issuer,
             "https://user:pass@id.example.com",

@@ -56,6 +56,16 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
             "{\"servers\": {}}",
             "a.json:1:2: unknown setting servers; did you mean mcpServers?",
         ),
+        (
+            "a.yaml",
+            "sources: [{name: a, htp: {}}]\n",
+            "a.yaml:1:21: unknown setting sources[0].htp; did you mean sources[0].http?",
+        ),
+        (
+            "a.yaml",
+            "seal: {keys: [\"${KEY}\"]}\n",
+            "seal.keys[0]: the variable KEY is not set; set it, or write ${KEY:-default}",
+        ),
         ("a.yaml", "http: {port: [}\n", "a.yaml:1:"),
     ] {
         let (_folder, flags) = file(name, text);
