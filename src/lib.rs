@@ -198,13 +198,12 @@ pub mod source {
     pub use longshore_sources::{
         ArgumentConfig, ArgumentType, Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore,
         AssertionConfig, AuthConfig, BasicConfig, ClientKeyConfig, ClientTlsConfig, CommandLimits,
-        CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig, ComponentLimits,
+        CommandOutput, CommandSourceConfig, CommandToolConfig, ComponentLimits,
         ComponentSourceConfig, ComponentToolConfig, DirectoryConfig, ExchangeForm, ForwardConfig,
-        HttpSourceConfig, HttpTool, HttpToolConfig, IdentityAssertionConfig, NamedSecret,
-        OAuthConfig, OnBehalfOfConfig, OnChange, OnDown, OpenApiSourceConfig, OperationTool,
-        PagesConfig, PerUserConfig, ReadAs, RequestLimits, ResponseConfig, S3Config, Selection,
-        SourceConfig, TokenStore, TokensConfig, TokensError, UpstreamConfig, UpstreamError,
-        UpstreamNames,
+        HttpSourceConfig, HttpToolConfig, IdentityAssertionConfig, NamedSecret, OAuthConfig,
+        OnBehalfOfConfig, OnChange, OnDown, OpenApiSourceConfig, PagesConfig, PerUserConfig,
+        ReadAs, RequestLimits, ResponseConfig, S3Config, Selection, SourceConfig, TokenStore,
+        TokensConfig, TokensError, UpstreamConfig, UpstreamError, UpstreamNames,
     };
     #[cfg(feature = "sources")]
     #[doc(inline)]

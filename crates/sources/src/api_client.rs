@@ -16,10 +16,11 @@ use url::Url;
 use self::host::{Host, Hosts};
 use super::client_tls::ClientTlsConfig;
 use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
-use super::limits::RequestLimits;
+use super::limits::{RequestLimits, time_limit};
+use super::media_type::is_json;
 use super::parts::SourceParts;
 use super::redact::{conceal, secrets_of_headers};
-use super::response::{is_json, media_type};
+use super::response::media_type;
 use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
     Backoff, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, FetchedResponse,
@@ -157,7 +158,7 @@ impl ApiClient {
         };
         let credentials = Credentials::new(auth, means).map_err(|problem| ("auth", problem))?;
         let builder = Client::builder(guard)
-            .deadlines(Deadlines::total(limits.timeout()))
+            .deadlines(Deadlines::total(time_limit(limits.timeout_seconds)))
             .max_body(limits.response_bytes)
             .redirects(limits.redirects)
             .memory(parts.memory.clone());
@@ -170,7 +171,7 @@ impl ApiClient {
             hosts: Hosts::new(name, &limits.bulkhead),
             credentials,
             retries: limits.retries,
-            timeout: limits.timeout(),
+            timeout: time_limit(limits.timeout_seconds),
             retried: AtomicU64::new(0),
             name: name.clone(),
         })

@@ -30,6 +30,7 @@ mod builder;
 pub mod config;
 mod kind;
 pub mod limits;
+pub mod media_type;
 mod parts;
 mod credentials;
 mod api_client;
@@ -49,24 +50,21 @@ mod registry;
 mod response;
 mod reuse;
 mod template;
+pub mod tool_plan;
 #[cfg(test)]
 mod testing;
 mod tokens;
 mod upstream;
 mod wasm;
 
-pub use self::http::{
-    HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
-};
+pub use self::http::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig};
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
 pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
 pub use builder::BuiltSource;
 pub use client_stats::ClientStatsHandle;
 pub use client_tls::ClientTlsConfig;
-pub use command::{
-    CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
-};
+pub use command::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig};
 #[cfg(feature = "cli")]
 pub use command::{Discovery, discover};
 pub use config::{SourceConfig, offered_at};
@@ -77,7 +75,7 @@ pub use credentials::{
 pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};
 pub use limits::RequestLimits;
 pub use login::{LoginError, LoginRequest, StoredToken, log_in, log_out, log_out_user, logins};
-pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
+pub use openapi::{OpenApiSourceConfig, Selection};
 pub use parts::SourceParts;
 pub use per_user::{
     Account, AccountError, Accounts, BegunLogin, Invitation, PerUserConfig, RecognizedUsers,

@@ -24,7 +24,7 @@ pub struct RequestLimits {
 }
 
 /// Maximum of all timeouts, in seconds: a day.
-pub const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+const TIMEOUT_SECONDS_MAX: u64 = 86_400;
 /// Time by which the server's call timeout exceeds the tool's own, so that the tool can report what timed out.
 pub const GRACE: Duration = Duration::from_secs(2);
 
@@ -40,8 +40,7 @@ impl Default for RequestLimits {
     }
 }
 
-impl RequestLimits {
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
-    }
+/// Returns the time limit that a `timeout_seconds` sets, from one second to a day.
+pub fn time_limit(seconds: u64) -> Duration {
+    Duration::from_secs(seconds.clamp(1, TIMEOUT_SECONDS_MAX))
 }

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::media_type::{essence, is_json, is_text, parameter};
 use crate::catalog::{Output, OutputContent, ToolError};
 use crate::net::FetchedResponse;
 use crate::protocol::Content;
@@ -24,36 +25,6 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
     essence(text.unwrap_or_default())
 }
 
-/// Returns the media type of a description without its parameters, in lower case.
-pub(super) fn essence(media_type: &str) -> String {
-    let (essence, _) = media_type.split_once(';').unwrap_or((media_type, ""));
-    essence.trim().to_ascii_lowercase()
-}
-
-pub(super) fn is_json(media_type: &str) -> bool {
-    media_type == "application/json" || media_type == "text/json" || media_type.ends_with("+json")
-}
-
-pub(super) fn is_xml(media_type: &str) -> bool {
-    media_type.ends_with("+xml") || matches!(media_type, "application/xml" | "text/xml")
-}
-
-pub(super) fn is_text(media_type: &str) -> bool {
-    media_type.starts_with("text/")
-        || is_json(media_type)
-        || is_xml(media_type)
-        || matches!(
-            media_type,
-            "" | "application/yaml"
-                | "application/x-yaml"
-                | "application/javascript"
-                | "application/x-ndjson"
-                | "application/x-www-form-urlencoded"
-                | "application/graphql"
-                | "application/toml"
-        )
-}
-
 /// Decodes a body with the character set of its media type, or of its byte order mark; UTF-8 without either. Invalid sequences
 /// become U+FFFD.
 pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
@@ -62,14 +33,8 @@ pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
 }
 
 fn charset(headers: &HeaderMap) -> Option<&'static Encoding> {
-    let media_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    media_type.split(';').skip(1).find_map(|parameter| {
-        let (name, label) = parameter.split_once('=')?;
-        let is_charset = name.trim().eq_ignore_ascii_case("charset");
-        is_charset
-            .then(|| Encoding::for_label(label.trim().trim_matches('"').as_bytes()))
-            .flatten()
-    })
+    let label = parameter(headers.get(CONTENT_TYPE)?.to_str().ok()?, "charset")?;
+    Encoding::for_label(label.as_bytes())
 }
 
 /// Returns the text of a JSON document, if it is one.
@@ -105,27 +70,24 @@ fn without_bom(bytes: &[u8]) -> &[u8] {
 
 /// Converts a response to a result: JSON to a structured value, text to text, images and audio to their content
 /// types, all else to an embedded resource.
-pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
+pub(super) fn output(answer: &FetchedResponse) -> Output {
     let media_type = media_type(&answer.headers);
     if answer.body.is_empty() {
-        return Ok(without_text(answer));
+        return without_text(answer);
     }
     if is_json(&media_type)
         && let Some(output) = document(&answer.body)
     {
-        return Ok(output);
+        return output;
     }
     if is_text(&media_type) {
         let text = text(&answer.headers, &answer.body);
         // JSON in another character set.
         let json = is_json(&media_type).then(|| document(text.as_bytes()));
-        return Ok(json.flatten().unwrap_or_else(|| of_text(text, answer)));
+        return json.flatten().unwrap_or_else(|| of_text(text, answer));
     }
-    Ok(Output::blocks([binary(
-        &answer.body,
-        &media_type,
-        answer.url.as_str(),
-    )]))
+    let content = binary(&answer.body, &media_type, answer.url.as_str());
+    Output::blocks([content])
 }
 
 /// Converts a response's text to a result. Model APIs reject a text of white space.

@@ -17,7 +17,7 @@ use longshore_protocol as protocol;
 
 mod source {
     pub use crate as builtin;
-    pub use longshore_sources::{argument, limits};
+    pub use longshore_sources::{argument, limits, media_type, tool_plan};
 }
 
 // For the tests of the workspace, which prepare repositories and databases.

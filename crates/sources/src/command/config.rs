@@ -1,17 +1,14 @@
 //! Configuration of command tools.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::environment::Secret;
 use crate::net::BulkheadConfig;
 use crate::source::argument::ArgumentConfig;
-use crate::source::limits::TIMEOUT_SECONDS_MAX;
 
 /// Command lines, each described as a tool.
 ///
@@ -98,10 +95,6 @@ impl Default for CommandLimits {
 }
 
 impl CommandLimits {
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
-    }
-
     pub(super) fn bulkhead(&self) -> BulkheadConfig {
         BulkheadConfig {
             concurrency: self.concurrency,

@@ -6,7 +6,6 @@ mod discover;
 mod line;
 mod run;
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::{LocalBoxFuture, ready};
@@ -21,23 +20,19 @@ use super::argument::{fill_in, input_schema, names, tree};
 use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
 use super::kind::SourceKind;
-use super::limits::GRACE;
+use super::limits::{GRACE, time_limit};
 use super::output_contract::{Mismatches, OutputContract};
 use super::parts::SourceParts;
 use super::response;
 use super::reuse::BulkheadUser;
 use super::template::{self, EscapeContext, Template, TemplateError};
-use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use super::tool_plan::{PlanTool, ToolPlan};
+use crate::catalog::{Arguments, CallContext, Definition, Output, ToolError};
 use crate::net::{Bulkhead, with_causes};
 use crate::protocol::ToolAnnotations;
 use crate::protocol::scan::paired;
 
-/// A tool that runs one command line.
-pub struct CommandTool {
-    definition: Definition,
-    plan: Arc<Plan>,
-}
-
+/// Runs one command line.
 struct Plan {
     schema: serde_json::Value,
     line: Line,
@@ -63,7 +58,7 @@ impl SourceKind for CommandSourceConfig {
 fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
     let prefix = collector.prefix();
     for (position, tool) in command.tools.iter().enumerate() {
-        match CommandTool::new(command, tool, &prefix, &collector.parts) {
+        match tool_of(command, tool, &prefix, &collector.parts) {
             Ok(tool) => {
                 let name = &tool.definition.name;
                 let gauge = ClientStatsHandle::of_bulkhead(name, "command", &tool.plan.bulkhead);
@@ -84,89 +79,72 @@ fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
     }
 }
 
-impl CommandTool {
-    fn new(
-        source: &CommandSourceConfig,
-        config: &CommandToolConfig,
-        prefix: &str,
-        parts: &SourceParts,
-    ) -> Result<Self, String> {
-        let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
-        let names = names(&schema);
-        let names = names.as_deref();
-        let line = Line::new(&config.argv, config.allow_leading_dash, names)?;
-        let stdin = config
-            .stdin
-            .as_deref()
-            .map(|text| Template::new(text, EscapeContext::Text, names));
-        let mut errors = std::collections::BTreeMap::new();
-        for (code, text) in &config.errors {
-            let code = code
-                .parse()
-                .map_err(|_| format!("errors has {code:?}, which is not an exit code"))?;
-            errors.insert(code, text.clone());
-        }
-        let name = format!("{prefix}{}", config.name);
-        let limits = &source.limits;
-        let mut hints = ToolAnnotations::default();
-        hints.read_only_hint = Some(config.read_only);
-        hints.destructive_hint = config.destructive;
-        hints.idempotent_hint = config.idempotent;
-        let mut definition = Definition::new(&name)
-            .input_schema(schema.clone())
-            .annotations(hints)
-            .timeout(limits.timeout() + GRACE);
-        definition.title.clone_from(&config.title);
-        definition.description.clone_from(&config.description);
-        definition.output_schema.clone_from(&config.output_schema);
-        let mismatches = parts.reuse.mismatches("command", &name);
-        let promise =
-            OutputContract::configured(config.output_schema.as_ref(), &name, &mismatches)?;
-        let user = BulkheadUser::Command(name.clone(), Box::new(source.with_tool_alone(config)));
-        let bulkhead = || Bulkhead::new(name, &limits.bulkhead());
-        let bulkhead = parts.reuse.bulkhead(user, bulkhead);
-        Ok(Self {
-            definition,
-            plan: Arc::new(Plan {
-                schema,
-                program: Program::new(source, line.program())?,
-                line,
-                stdin: stdin
-                    .transpose()
-                    .map_err(|problem| format!("stdin: {problem}"))?,
-                bulkhead,
-                output: config.output,
-                media_type: config.media_type.clone(),
-                ok: config.ok.clone(),
-                errors,
-                promise,
-                mismatches,
-            }),
-        })
+fn tool_of(
+    source: &CommandSourceConfig,
+    config: &CommandToolConfig,
+    prefix: &str,
+    parts: &SourceParts,
+) -> Result<PlanTool<Plan>, String> {
+    let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
+    let names = names(&schema);
+    let names = names.as_deref();
+    let line = Line::new(&config.argv, config.allow_leading_dash, names)?;
+    let stdin = config
+        .stdin
+        .as_deref()
+        .map(|text| Template::new(text, EscapeContext::Text, names));
+    let mut errors = std::collections::BTreeMap::new();
+    for (code, text) in &config.errors {
+        let code = code
+            .parse()
+            .map_err(|_| format!("errors has {code:?}, which is not an exit code"))?;
+        errors.insert(code, text.clone());
     }
+    let name = format!("{prefix}{}", config.name);
+    let limits = &source.limits;
+    let mut hints = ToolAnnotations::default();
+    hints.read_only_hint = Some(config.read_only);
+    hints.destructive_hint = config.destructive;
+    hints.idempotent_hint = config.idempotent;
+    let mut definition = Definition::new(&name)
+        .input_schema(schema.clone())
+        .annotations(hints)
+        .timeout(time_limit(limits.timeout_seconds) + GRACE);
+    definition.title.clone_from(&config.title);
+    definition.description.clone_from(&config.description);
+    definition.output_schema.clone_from(&config.output_schema);
+    let mismatches = parts.reuse.mismatches("command", &name);
+    let promise = OutputContract::configured(config.output_schema.as_ref(), &name, &mismatches)?;
+    let user = BulkheadUser::Command(name.clone(), Box::new(source.with_tool_alone(config)));
+    let bulkhead = || Bulkhead::new(name, &limits.bulkhead());
+    let bulkhead = parts.reuse.bulkhead(user, bulkhead);
+    Ok(PlanTool {
+        definition,
+        plan: Arc::new(Plan {
+            schema,
+            program: Program::new(source, line.program())?,
+            line,
+            stdin: stdin
+                .transpose()
+                .map_err(|problem| format!("stdin: {problem}"))?,
+            bulkhead,
+            output: config.output,
+            media_type: config.media_type.clone(),
+            ok: config.ok.clone(),
+            errors,
+            promise,
+            mismatches,
+        }),
+    })
 }
 
-impl Tool for CommandTool {
-    fn definition(&self) -> &Definition {
-        &self.definition
-    }
-
-    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let plan = self.plan.clone();
-        Box::pin(async move {
-            let output = plan.run(&context, &arguments).await?;
-            Ok(OutputContract::kept(plan.promise.as_ref(), output))
-        })
-    }
-
-    fn checks_output(&self) -> bool {
-        true
-    }
-}
-
-impl Plan {
-    async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let mut arguments = tree(arguments)?;
+impl ToolPlan for Plan {
+    async fn run(
+        self: Arc<Self>,
+        context: Arc<CallContext>,
+        arguments: Arguments,
+    ) -> Result<Output, ToolError> {
+        let mut arguments = tree(&arguments)?;
         fill_in(&mut arguments, &self.schema);
         let values = template::context(&arguments, context.principal());
         let line = self.line.fill(&values);
@@ -195,9 +173,12 @@ impl Plan {
             tracing::warn!(tool, error = with_causes(error), "a command failed");
         }
         let ended = ran.map_err(|error| ToolError::new(error.to_string()).caused_by(error))?;
-        self.result(&ended)
+        let output = self.result(&ended)?;
+        Ok(OutputContract::kept(self.promise.as_ref(), output))
     }
+}
 
+impl Plan {
     fn result(&self, ended: &RunResult) -> Result<Output, ToolError> {
         let is_ok = match ended.code {
             Some(code) => code == 0 || self.ok.contains(&code),
@@ -266,14 +247,6 @@ fn shortened_middle(text: &str, max: usize) -> String {
     let first: String = text.chars().take(half).collect();
     let last: String = text.chars().skip(count - half).collect();
     format!("{first}\n[...]\n{last}")
-}
-
-impl fmt::Debug for CommandTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CommandTool")
-            .field(&self.definition.name)
-            .finish()
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::config::{CommandLimits, CommandSourceConfig};
 use crate::net::child::{self, Group, Limits};
+use crate::source::limits::time_limit;
 
 /// An installed program with its run options.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl Program {
         stdin: Option<Vec<u8>>,
         variables: BTreeMap<String, String>,
     ) -> Result<RunResult, RunError> {
-        let limit = self.limits.timeout();
+        let limit = time_limit(self.limits.timeout_seconds);
         let deadline = Instant::now() + limit;
         let mut command = Command::new(&self.path);
         command

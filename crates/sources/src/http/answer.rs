@@ -12,6 +12,7 @@ use url::Url;
 use super::config::{PagesConfig, ReadAs, ResponseConfig};
 use crate::catalog::{CallContext, Output, ToolError};
 use crate::net::FetchedResponse;
+use crate::source::media_type::is_json;
 use crate::source::response;
 use crate::source::template::{self, EscapeContext, Template, TemplateError};
 
@@ -114,7 +115,7 @@ impl Response {
         let media_type = response::media_type(&answer.headers);
         match self.read_as {
             ReadAs::Auto if self.is_head => Ok(response::head(answer)),
-            ReadAs::Auto => response::output(answer),
+            ReadAs::Auto => Ok(response::output(answer)),
             ReadAs::Json => response::document(&answer.body).ok_or_else(no_json),
             ReadAs::Text => {
                 let text = response::text(&answer.headers, &answer.body);
@@ -150,7 +151,7 @@ impl Response {
 
     /// Returns the text of the body, if it is JSON or configured as JSON.
     pub(super) fn json<'a>(&self, answer: &'a FetchedResponse) -> Option<&'a str> {
-        let is_json = || response::is_json(&response::media_type(&answer.headers));
+        let is_json = || is_json(&response::media_type(&answer.headers));
         match self.read_as == ReadAs::Json || is_json() {
             true => response::json_text(&answer.body),
             false => None,

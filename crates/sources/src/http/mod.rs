@@ -4,7 +4,6 @@ mod answer;
 mod config;
 mod request;
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::{LocalBoxFuture, ready};
@@ -24,21 +23,16 @@ use super::credentials::AuthConfig;
 use super::headers::{fixed_headers, forwarded_headers};
 use super::identity::{Forward, names_authorization};
 use super::kind::SourceKind;
+use super::limits::{GRACE, time_limit};
 use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
 use super::template::{self, TemplateError};
-use crate::catalog::{
-    Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
-};
+use super::tool_plan::{PlanTool, ToolPlan};
+use crate::catalog::{Arguments, CallContext, Definition, Output, ToolError, UpstreamIdentity};
 use crate::net::{FetchedResponse, OutgoingRequest};
 use crate::protocol::ToolAnnotations;
 
-/// A tool that sends one request, or one for each page of a list.
-pub struct HttpTool {
-    definition: Definition,
-    plan: Arc<Plan>,
-}
-
+/// Sends one request, or one for each page of a list.
 struct Plan {
     schema: serde_json::Value,
     client: Arc<ApiClient>,
@@ -119,7 +113,7 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     for (position, tool) in http.tools.iter().enumerate() {
         let made = match own(tool) {
             Some(Err(problem)) => Err(problem),
-            _ => HttpTool::new(http, tool, &prefix, (client.clone(), &forward), &mismatches),
+            _ => tool_of(http, tool, &prefix, (client.clone(), &forward), &mismatches),
         };
         match made {
             Ok(tool) => collector.offer(tool),
@@ -137,56 +131,51 @@ fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     }
 }
 
-impl HttpTool {
-    fn new(
-        http: &HttpSourceConfig,
-        config: &HttpToolConfig,
-        prefix: &str,
-        (client, forward): (Arc<ApiClient>, &Forward),
-        mismatches: &Mismatches,
-    ) -> Result<Self, String> {
-        let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
-        let names = names(&schema);
-        let names = names.as_deref();
-        let authenticated = request::sends_credentials(http, config)?;
-        let request = RequestPlan::new(http, config, names, authenticated)?;
-        let response = Response::new(&config.response, names, request.method())?;
-        if config.pages.is_some() {
-            check_response_of_pages(&config.response)?;
-        }
-        let method = request.method().clone();
-        let read_only = config.read_only.unwrap_or_else(|| method.is_safe());
-        let repeatable = read_only || config.idempotent == Some(true);
-        let mut definition = Definition::new(format!("{prefix}{}", config.name))
-            .input_schema(schema.clone())
-            .annotations(annotations(config, &method))
-            .timeout(http.limits.timeout() + super::limits::GRACE);
-        definition.title.clone_from(&config.title);
-        definition.description.clone_from(&config.description);
-        definition.output_schema.clone_from(&config.output_schema);
-        let promise = OutputContract::configured(
-            config.output_schema.as_ref(),
-            &definition.name,
-            mismatches,
-        )?;
-        Ok(Self {
-            definition,
-            plan: Arc::new(Plan {
-                schema,
-                client,
-                request,
-                forward: match authenticated {
-                    true => forward.clone(),
-                    false => Forward::default(),
-                },
-                response,
-                pages: config.pages.as_ref().map(Pages::new).transpose()?,
-                repeatable,
-                authenticated,
-                promise,
-            }),
-        })
+fn tool_of(
+    http: &HttpSourceConfig,
+    config: &HttpToolConfig,
+    prefix: &str,
+    (client, forward): (Arc<ApiClient>, &Forward),
+    mismatches: &Mismatches,
+) -> Result<PlanTool<Plan>, String> {
+    let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
+    let names = names(&schema);
+    let names = names.as_deref();
+    let authenticated = request::sends_credentials(http, config)?;
+    let request = RequestPlan::new(http, config, names, authenticated)?;
+    let response = Response::new(&config.response, names, request.method())?;
+    if config.pages.is_some() {
+        check_response_of_pages(&config.response)?;
     }
+    let method = request.method().clone();
+    let read_only = config.read_only.unwrap_or_else(|| method.is_safe());
+    let repeatable = read_only || config.idempotent == Some(true);
+    let mut definition = Definition::new(format!("{prefix}{}", config.name))
+        .input_schema(schema.clone())
+        .annotations(annotations(config, &method))
+        .timeout(time_limit(http.limits.timeout_seconds) + GRACE);
+    definition.title.clone_from(&config.title);
+    definition.description.clone_from(&config.description);
+    definition.output_schema.clone_from(&config.output_schema);
+    let promise =
+        OutputContract::configured(config.output_schema.as_ref(), &definition.name, mismatches)?;
+    Ok(PlanTool {
+        definition,
+        plan: Arc::new(Plan {
+            schema,
+            client,
+            request,
+            forward: match authenticated {
+                true => forward.clone(),
+                false => Forward::default(),
+            },
+            response,
+            pages: config.pages.as_ref().map(Pages::new).transpose()?,
+            repeatable,
+            authenticated,
+            promise,
+        }),
+    })
 }
 
 /// Returns the tool annotations that follow from the method (RFC 9110, 9.2), where the configuration sets none.
@@ -214,26 +203,19 @@ pub(super) fn annotations_of(method: &Method) -> ToolAnnotations {
     hints
 }
 
-impl Tool for HttpTool {
-    fn definition(&self) -> &Definition {
-        &self.definition
-    }
-
-    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let plan = self.plan.clone();
-        Box::pin(async move {
-            let output = plan.run(&context, &arguments).await?;
-            Ok(OutputContract::kept(plan.promise.as_ref(), output))
-        })
-    }
-
-    fn checks_output(&self) -> bool {
-        true
+impl ToolPlan for Plan {
+    async fn run(
+        self: Arc<Self>,
+        context: Arc<CallContext>,
+        arguments: Arguments,
+    ) -> Result<Output, ToolError> {
+        let output = self.output(&context, &arguments).await?;
+        Ok(OutputContract::kept(self.promise.as_ref(), output))
     }
 
     fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
-        let identity = self.plan.client.identity();
-        Some(match self.plan.authenticated {
+        let identity = self.client.identity();
+        Some(match self.authenticated {
             true => identity,
             false => UpstreamIdentity {
                 identity: "none",
@@ -244,7 +226,11 @@ impl Tool for HttpTool {
 }
 
 impl Plan {
-    async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
+    async fn output(
+        &self,
+        context: &CallContext,
+        arguments: &Arguments,
+    ) -> Result<Output, ToolError> {
         let mut arguments = tree(arguments)?;
         fill_in(&mut arguments, &self.schema);
         let values = template::context(&arguments, context.principal());
@@ -299,14 +285,6 @@ impl Plan {
             conceal(secrets_in(assertion), &mut answer);
         }
         Ok(answer)
-    }
-}
-
-impl fmt::Debug for HttpTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HttpTool")
-            .field(&self.definition.name)
-            .finish()
     }
 }
 

@@ -11,7 +11,7 @@ use url::Url;
 use super::config::{HttpSourceConfig, HttpToolConfig};
 use crate::net::OutgoingRequest;
 use crate::source::headers::{fixed_headers, forwarded_headers, header_name};
-use crate::source::response::{essence, is_json, is_xml};
+use crate::source::media_type::{essence, is_json, is_xml};
 use crate::source::template::{EscapeContext, Template, TemplateError, check_braces};
 
 /// A request with placeholders.

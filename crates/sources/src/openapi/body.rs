@@ -7,7 +7,7 @@ use super::form::{self, Form, is_bytes};
 use super::gathered::flattened;
 use super::schema::SchemaInliner;
 use super::text::text;
-use crate::source::response::{essence, is_json, is_text};
+use crate::source::media_type::{essence, is_json, is_text};
 
 /// Returns the media type whose schema describes the body best.
 pub(super) fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {

@@ -10,7 +10,7 @@ use super::document::Document;
 use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
 use super::schema::TEXT_CHARACTERS;
 use super::text::text;
-use crate::source::response::{essence, is_json};
+use crate::source::media_type::{essence, is_json};
 pub(super) use crate::source::template::plain as text_of;
 
 /// Encoding of the body.

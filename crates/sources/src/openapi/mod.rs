@@ -19,7 +19,6 @@ mod security;
 mod supplied;
 mod text;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,24 +41,18 @@ use super::headers::fixed_headers;
 use super::http::annotations_of;
 use super::identity::{Forward, ForwardConfig};
 use super::kind::SourceKind;
-use super::limits::GRACE;
+use super::limits::{GRACE, time_limit};
 use super::name::{sanitized, shortened};
 use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
 use super::response;
+use super::tool_plan::{PlanTool, ToolPlan};
 use crate::catalog::schema::{Compiled, without_number_formats};
-use crate::catalog::{
-    Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
-};
+use crate::catalog::{Arguments, CallContext, Definition, Output, ToolError, UpstreamIdentity};
 pub use config::{OpenApiSourceConfig, Selection};
 use import::{FoundOperation, import};
 
-/// A tool that calls one operation.
-pub struct OperationTool {
-    definition: Definition,
-    plan: Arc<Plan>,
-}
-
+/// Calls one operation.
 struct Plan {
     shape: RequestMapping,
     base: Url,
@@ -258,7 +251,7 @@ impl<'a> Import<'a> {
         &self,
         name: &str,
         found: &FoundOperation<'_>,
-    ) -> Result<(OperationTool, bool), String> {
+    ) -> Result<(PlanTool<Plan>, bool), String> {
         let FoundOperation {
             path,
             method,
@@ -314,7 +307,7 @@ impl<'a> Import<'a> {
         let mut definition = Definition::new(name)
             .input_schema(parts.input_schema)
             .annotations(annotations_of(&method))
-            .timeout(self.config.limits.timeout() + GRACE)
+            .timeout(time_limit(self.config.limits.timeout_seconds) + GRACE)
             .description(description(operation, item, &method, path));
         let summary: String = text(operation, "summary")
             .chars()
@@ -325,7 +318,7 @@ impl<'a> Import<'a> {
         }
         let (schema, promise) = output.unzip();
         definition.output_schema = schema;
-        let tool = OperationTool {
+        let tool = PlanTool {
             definition,
             plan: Arc::new(Plan {
                 repeatable: method.is_safe(),
@@ -399,28 +392,17 @@ fn of_another_origin(server: &Url) -> String {
     )
 }
 
-impl Tool for OperationTool {
-    fn definition(&self) -> &Definition {
-        &self.definition
-    }
-
-    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let plan = self.plan.clone();
-        Box::pin(async move { plan.run(&context, &arguments).await })
-    }
-
-    fn checks_output(&self) -> bool {
-        true
-    }
-
+impl ToolPlan for Plan {
     fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
-        Some(self.plan.client.identity())
+        Some(self.client.identity())
     }
-}
 
-impl Plan {
-    async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
-        let arguments = argument::tree(arguments)?;
+    async fn run(
+        self: Arc<Self>,
+        context: Arc<CallContext>,
+        arguments: Arguments,
+    ) -> Result<Output, ToolError> {
+        let arguments = argument::tree(&arguments)?;
         let mut request = self
             .shape
             .fill(&self.base, &arguments)
@@ -432,7 +414,7 @@ impl Plan {
         let caller = context.principal();
         let assertion = self.forward.apply(caller, &mut request.headers)?;
         let call = CallRef {
-            context,
+            context: &context,
             template: Some(&self.shape.path),
         };
         let options = RequestOptions {
@@ -450,17 +432,9 @@ impl Plan {
         }
         let output = match self.shape.method {
             Method::HEAD => response::head(&answer),
-            _ => response::output(&answer)?,
+            _ => response::output(&answer),
         };
         Ok(OutputContract::kept(self.promise.as_ref(), output))
-    }
-}
-
-impl fmt::Debug for OperationTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OperationTool")
-            .field(&self.definition.name)
-            .finish()
     }
 }
 

@@ -14,7 +14,7 @@ use super::supplied::SuppliedParameters;
 use super::text::{placeholders, text};
 use crate::net::is_connection_header;
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
-use crate::source::response::{essence, is_json, is_text};
+use crate::source::media_type::{essence, is_json, is_text};
 
 /// Parsed operation with everything that a tool needs.
 #[derive(Debug)]

@@ -1,14 +1,11 @@
 //! Configuration of WebAssembly components.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::environment::Secret;
-use crate::source::limits::TIMEOUT_SECONDS_MAX;
 
 /// A WebAssembly component. Each function that it exports becomes a tool whose schemas follow from the function's
 /// types.
@@ -113,15 +110,5 @@ impl Default for ComponentLimits {
             concurrency: 8,
             queue_ms: 1000,
         }
-    }
-}
-
-#[cfg_attr(
-    not(feature = "wasm"),
-    expect(dead_code, reason = "unused without the feature")
-)]
-impl ComponentLimits {
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 }

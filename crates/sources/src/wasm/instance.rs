@@ -11,6 +11,7 @@ use wasmtime_wasi::{FsPerms, I32Exit, WasiCtx, WasiCtxView, WasiView};
 use super::capture::Capture;
 use super::config::{ComponentLimits, ComponentSourceConfig};
 use super::load::Compiled;
+use crate::source::limits::time_limit;
 
 /// Access and resource limits of a component.
 #[derive(Debug)]
@@ -182,7 +183,7 @@ impl Bounds {
             stdout: Capture::default(),
             stderr: Capture::default(),
         };
-        let limit = self.limits.timeout();
+        let limit = time_limit(self.limits.timeout_seconds);
         let exceeded = Arc::new(AtomicBool::new(false));
         let state = self.state(&ended, Arc::clone(&exceeded));
         let call = async {

@@ -13,25 +13,20 @@ use super::name::tool_names;
 use super::shape::{JsonType, Signature};
 use super::value::{MemoryBudget, lower_all, to_json};
 use crate::catalog::{
-    Arguments, CallContext, CallFuture, Definition, InvalidArguments, Output, OutputContent, Tool,
-    ToolError,
+    Arguments, CallContext, Definition, InvalidArguments, Output, OutputContent, ToolError,
 };
 use crate::net::{Bulkhead, BulkheadConfig, ShareKey};
 use crate::protocol::ToolAnnotations;
 use crate::source::builder::SourceBuilder;
 use crate::source::client_stats::ClientStatsHandle;
-use crate::source::limits::GRACE;
+use crate::source::limits::{GRACE, time_limit};
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::parts::SourceParts;
 use crate::source::pattern::matches;
 use crate::source::reuse::BulkheadUser;
+use crate::source::tool_plan::{PlanTool, ToolPlan};
 
-/// A tool that calls one function.
-pub(super) struct ComponentTool {
-    definition: Definition,
-    plan: Arc<Plan>,
-}
-
+/// Calls one function.
 struct Plan {
     component: Arc<Loaded>,
     function: ComponentExportIndex,
@@ -94,7 +89,7 @@ pub(super) fn collect(config: &ComponentSourceConfig, collector: &mut SourceBuil
             collector.refuse(&place, problem);
             continue;
         }
-        match ComponentTool::new(&component, function, &tool_name, reported) {
+        match tool_of(&component, function, &tool_name, reported) {
             Ok(tool) => {
                 taken.insert(tool_name, id);
                 collector.offer(tool);
@@ -159,83 +154,74 @@ impl Loaded {
     }
 }
 
-impl ComponentTool {
-    fn new(
-        component: &Arc<Loaded>,
-        function: &Function,
-        name: &str,
-        reported: Option<&ComponentToolConfig>,
-    ) -> Result<Self, String> {
-        let signature = function.signature.clone()?;
-        let none = ComponentToolConfig::default();
-        let reported = reported.unwrap_or(&none);
-        for argument in reported.arguments.keys() {
-            if signature
-                .parameters
-                .iter()
-                .all(|(name, _)| name != argument)
-            {
-                return Err(format!(
-                    "component.tools describes an argument {argument}, which the function does not have: {}",
-                    signature.text
-                ));
-            }
+fn tool_of(
+    component: &Arc<Loaded>,
+    function: &Function,
+    name: &str,
+    reported: Option<&ComponentToolConfig>,
+) -> Result<PlanTool<Plan>, String> {
+    let signature = function.signature.clone()?;
+    let none = ComponentToolConfig::default();
+    let reported = reported.unwrap_or(&none);
+    for argument in reported.arguments.keys() {
+        if signature
+            .parameters
+            .iter()
+            .all(|(name, _)| name != argument)
+        {
+            return Err(format!(
+                "component.tools describes an argument {argument}, which the function does not have: {}",
+                signature.text
+            ));
         }
-        let mut hints = ToolAnnotations::default();
-        // Without a writable folder, a component cannot change anything.
-        hints.read_only_hint = Some(
-            reported
-                .read_only
-                .unwrap_or_else(|| !component.bounds.may_write()),
-        );
-        hints.destructive_hint = reported.destructive;
-        hints.idempotent_hint = reported.idempotent;
-        hints.open_world_hint = Some(false);
-        let description = reported.description.as_ref().unwrap_or(&signature.text);
-        let mut definition = Definition::new(name)
-            .description(description)
-            .input_schema(signature.input_schema(|name| reported.arguments.get(name).cloned()))
-            .annotations(hints)
-            .timeout(component.bounds.limits.timeout() + GRACE);
-        definition.title.clone_from(&reported.title);
-        definition.output_schema = signature.output_schema();
-        Ok(Self {
-            definition,
-            plan: Arc::new(Plan {
-                component: Arc::clone(component),
-                function: function.index,
-                signature,
-                id: function.id(),
-            }),
-        })
     }
+    let mut hints = ToolAnnotations::default();
+    // Without a writable folder, a component cannot change anything.
+    hints.read_only_hint = Some(
+        reported
+            .read_only
+            .unwrap_or_else(|| !component.bounds.may_write()),
+    );
+    hints.destructive_hint = reported.destructive;
+    hints.idempotent_hint = reported.idempotent;
+    hints.open_world_hint = Some(false);
+    let description = reported.description.as_ref().unwrap_or(&signature.text);
+    let mut definition = Definition::new(name)
+        .description(description)
+        .input_schema(signature.input_schema(|name| reported.arguments.get(name).cloned()))
+        .annotations(hints)
+        .timeout(time_limit(component.bounds.limits.timeout_seconds) + GRACE);
+    definition.title.clone_from(&reported.title);
+    definition.output_schema = signature.output_schema();
+    Ok(PlanTool {
+        definition,
+        plan: Arc::new(Plan {
+            component: Arc::clone(component),
+            function: function.index,
+            signature,
+            id: function.id(),
+        }),
+    })
 }
 
-impl Tool for ComponentTool {
-    fn definition(&self) -> &Definition {
-        &self.definition
-    }
-
-    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let plan = self.plan.clone();
-        Box::pin(async move {
-            let host = plan.component.host;
-            // The call runs on another runtime, so the caller's share key is read here.
-            let caller = context.share;
-            let done = host
-                .run(async move { plan.run(&arguments, caller).await })
-                .await;
-            done.unwrap_or_else(|| Err(ToolError::internal("the server is shutting down")))
-        })
-    }
-
-    fn checks_output(&self) -> bool {
-        true
+impl ToolPlan for Plan {
+    async fn run(
+        self: Arc<Self>,
+        context: Arc<CallContext>,
+        arguments: Arguments,
+    ) -> Result<Output, ToolError> {
+        let host = self.component.host;
+        // The call runs on another runtime, so the caller's share key is read here.
+        let caller = context.share;
+        let done = host
+            .run(async move { self.call(&arguments, caller).await })
+            .await;
+        done.unwrap_or_else(|| Err(ToolError::internal("the server is shutting down")))
     }
 }
 
 impl Plan {
-    async fn run(&self, arguments: &Arguments, caller: ShareKey) -> Result<Output, ToolError> {
+    async fn call(&self, arguments: &Arguments, caller: ShareKey) -> Result<Output, ToolError> {
         let bounds = &self.component.bounds;
         let pass = self.component.bulkhead.enter_for(caller).await?;
         let arguments = arguments.to_map()?;

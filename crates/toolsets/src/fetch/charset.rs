@@ -3,6 +3,7 @@
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
 use super::html;
+use crate::source::media_type::{self, essence, parameter};
 
 /// Number of bytes in which a page's own encoding declaration is searched, as in browsers.
 const PRESCAN_BYTES: usize = 1024;
@@ -31,50 +32,12 @@ pub(super) fn text(body: &[u8], content_type: &str) -> String {
 /// Returns true for a text body: its content type is textual, or is inconclusive and the bytes look like text.
 pub(super) fn is_text(body: &[u8], content_type: &str) -> bool {
     let essence = essence(content_type);
-    let (kind, sub) = essence.split_once('/').unwrap_or((&essence, ""));
-    let is_named = kind == "text"
-        || sub.ends_with("+json")
-        || sub.ends_with("+xml")
-        || sub.ends_with("+yaml")
-        || matches!(
-            sub,
-            "json"
-                | "xml"
-                | "javascript"
-                | "ecmascript"
-                | "yaml"
-                | "x-yaml"
-                | "toml"
-                | "sql"
-                | "graphql"
-                | "x-sh"
-                | "x-javascript"
-                | "x-ndjson"
-                | "jsonl"
-                | "x-www-form-urlencoded"
-                | "rtf"
-                | "xhtml"
-        );
+    let is_named = !essence.is_empty() && media_type::is_text(&essence);
     let looks_so = || {
         let start = &body[..body.len().min(PRESCAN_BYTES)];
         !start.contains(&0) && std::str::from_utf8(body).is_ok()
     };
     is_named || parameter(content_type, "charset").is_some() || looks_so()
-}
-
-/// Returns the type without its parameters, in lower case.
-pub(super) fn essence(content_type: &str) -> String {
-    let essence = content_type.split(';').next().unwrap_or_default();
-    essence.trim().to_ascii_lowercase()
-}
-
-/// Returns a parameter of a content type.
-fn parameter<'t>(content_type: &'t str, name: &str) -> Option<&'t str> {
-    content_type.split(';').skip(1).find_map(|parameter| {
-        let (key, value) = parameter.split_once('=')?;
-        let value = value.trim().trim_matches('"').trim();
-        (key.trim().eq_ignore_ascii_case(name) && !value.is_empty()).then_some(value)
-    })
 }
 
 /// Returns the encoding that a page declares for itself.

@@ -1,7 +1,5 @@
 //! Configuration of the toolset `fetch`.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,11 +49,5 @@ impl Default for FetchConfig {
             redirects: 5,
             concurrency: 16,
         }
-    }
-}
-
-impl FetchConfig {
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.clamp(1, 3600))
     }
 }

@@ -12,7 +12,6 @@ mod paging;
 mod robots;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use config::FetchConfig;
 use page::{FetchInitiator, Page, Pages};
@@ -25,6 +24,7 @@ use crate::catalog::{
     PromptError, PromptOutput, prompt_fn, tool_fn,
 };
 use crate::protocol::{PromptArgument, PromptMessage};
+use crate::source::limits::{GRACE, time_limit};
 
 /// Maximum number of characters of a page that a prompt shows.
 const PROMPT_CHARACTERS_MAX: usize = 999_999;
@@ -41,7 +41,7 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     let settings: &FetchConfig = &grounds.settings.fetch;
     let pages = Arc::new(Pages::new(settings)?.counting(grounds.hits("fetch", &LIMITS)));
     // The server's timeout is longer, so that the tool reports what timed out.
-    let timeout = settings.timeout() + Duration::from_secs(2);
+    let timeout = time_limit(settings.timeout_seconds) + GRACE;
     let definition = Definition::new("fetch")
         .title("Fetch")
         .description(

@@ -22,6 +22,8 @@ use crate::net::{
     StreamingResponse,
 };
 use crate::source::builtin::{Blocking, Stop, ToolsetError};
+use crate::source::limits::time_limit;
+use crate::source::media_type::essence;
 use crate::text::cut;
 
 /// Capacity of the cache of site rules, in bytes, and the approximate number of sites.
@@ -115,7 +117,7 @@ impl Pages {
     }
 
     fn with(config: &FetchConfig, client: ClientBuilder) -> Result<Self, ToolsetError> {
-        let timeout = config.timeout();
+        let timeout = time_limit(config.timeout_seconds);
         let client = client
             .deadlines(Deadlines::total(timeout))
             .max_body(config.response_bytes)
@@ -211,7 +213,7 @@ impl Pages {
         let fetched = answer.read().await.map_err(|e| self.failed(&name, e))?;
         let body = fetched.body;
         if !charset::is_text(&body, &content_type) {
-            let what = match charset::essence(&content_type) {
+            let what = match essence(&content_type) {
                 essence if essence.is_empty() => "something".to_owned(),
                 essence => shown(&essence),
             };
@@ -410,7 +412,7 @@ fn text_of(
     stop: &Stop,
 ) -> Result<(String, String), ToolError> {
     let text = charset::text(body, content_type);
-    let essence = charset::essence(content_type);
+    let essence = essence(content_type);
     if essence == "text/markdown" && !raw {
         return Ok((String::new(), text));
     }

@@ -1,11 +1,8 @@
 //! Settings of the filesystem toolset.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use crate::source::limits::TIMEOUT_SECONDS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The toolset `filesystem`: files in the directories that are named here, and nowhere else.
 ///
@@ -66,10 +63,6 @@ impl Default for FilesystemLimits {
 }
 
 impl FilesystemLimits {
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.min(TIMEOUT_SECONDS_MAX))
-    }
-
     /// Returns the first limit with an invalid value, and the problem.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
         let timeout_seconds = usize::try_from(self.timeout_seconds).unwrap_or(usize::MAX);

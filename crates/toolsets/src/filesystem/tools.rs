@@ -21,7 +21,7 @@ use crate::catalog::{
 };
 use crate::protocol::Content;
 use crate::source::builtin::{Blocking, Stop, Toolset, ToolsetContext, ToolsetError};
-use crate::source::limits::GRACE;
+use crate::source::limits::{GRACE, time_limit};
 use arguments::{
     AtPath, ContentText, EditFile, ListWithSizes, Move, ReadMany, ReadText, Search, SortBy, TreeOf,
     Write,
@@ -66,8 +66,11 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     })?;
     let files = Arc::new(Files {
         roots,
-        blocking: Blocking::new(settings.limits.concurrency, settings.limits.timeout())
-            .counting(grounds.hits("filesystem.limits", &LIMITS)),
+        blocking: Blocking::new(
+            settings.limits.concurrency,
+            time_limit(settings.limits.timeout_seconds),
+        )
+        .counting(grounds.hits("filesystem.limits", &LIMITS)),
         limits: settings.limits.clone(),
     });
     let mut tools = files.reading();
@@ -96,7 +99,7 @@ impl Files {
         R: IntoOutput + Send + 'static,
     {
         let files = Arc::clone(self);
-        let timeout = self.limits.timeout() + GRACE;
+        let timeout = time_limit(self.limits.timeout_seconds) + GRACE;
         let definition = definition.open_world(false).timeout(timeout);
         tool_fn(definition, move |_: Arc<CallContext>, arguments: A| {
             let files = Arc::clone(&files);

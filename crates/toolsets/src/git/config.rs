@@ -1,11 +1,8 @@
 //! Configuration of the toolset `git`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use crate::source::limits::TIMEOUT_SECONDS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The toolset `git`: repositories that can be inspected, and changed if `write` is set.
 ///
@@ -82,15 +79,5 @@ impl Default for GitLimits {
             concurrency: 4,
             open_repositories: 16,
         }
-    }
-}
-
-impl GitLimits {
-    #[cfg_attr(
-        not(feature = "git"),
-        expect(dead_code, reason = "unused without the feature")
-    )]
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 }

@@ -11,7 +11,7 @@ use super::repository::{OpenRepository, Repositories};
 use super::{add, branch, checkout, commit, diff, log, show, status};
 use crate::catalog::{Definition, Tool, ToolError, tool_fn};
 use crate::source::builtin::{Blocking, Toolset, ToolsetContext, ToolsetError};
-use crate::source::limits::GRACE;
+use crate::source::limits::{GRACE, time_limit};
 
 /// Limits whose hits are counted.
 const LIMITS: [&str; 8] = [
@@ -50,8 +50,11 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     })?;
     let shared = Arc::new(Shared {
         repositories,
-        pool: Blocking::new(config.limits.concurrency, config.limits.timeout())
-            .counting(grounds.hits("git.limits", &LIMITS)),
+        pool: Blocking::new(
+            config.limits.concurrency,
+            time_limit(config.limits.timeout_seconds),
+        )
+        .counting(grounds.hits("git.limits", &LIMITS)),
     });
     let mut tools = reading(&shared);
     if config.write {
@@ -162,7 +165,7 @@ fn definition(shared: &Shared, name: &str, title: &str) -> Definition {
     Definition::new(name)
         .title(title)
         .open_world(false)
-        .timeout(shared.repositories.config.limits.timeout() + GRACE)
+        .timeout(time_limit(shared.repositories.config.limits.timeout_seconds) + GRACE)
 }
 
 /// Common properties of all argument types.

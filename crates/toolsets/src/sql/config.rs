@@ -1,16 +1,13 @@
 //! Configuration of the toolset `sql`.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::environment::Secret;
 use crate::source::argument::ArgumentConfig;
-use crate::source::limits::TIMEOUT_SECONDS_MAX;
 
 /// The toolset `sql`: databases that can be inspected, and queries that become tools.
 ///
@@ -120,15 +117,5 @@ impl Default for SqlLimits {
             timeout_seconds: 10,
             concurrency: 8,
         }
-    }
-}
-
-impl SqlLimits {
-    #[cfg_attr(
-        not(feature = "sql"),
-        expect(dead_code, reason = "unused without the feature")
-    )]
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }
 }

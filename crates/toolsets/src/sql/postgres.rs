@@ -33,6 +33,7 @@ use crate::environment::Secret;
 use crate::limit::SectionHits;
 use crate::net::{self, Background, FairSemaphore, Mutex, with_causes};
 use crate::protocol::scan::paired_text;
+use crate::source::limits::time_limit;
 
 /// Query for the tables and views.
 pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
@@ -96,8 +97,12 @@ impl Postgres {
         hits: SectionHits,
         background: Background,
     ) -> Result<Self, (&'static str, String)> {
-        let config = connect::config(url.expose(), ca_file.is_some(), limits.timeout())
-            .map_err(|problem| (".postgres", problem))?;
+        let config = connect::config(
+            url.expose(),
+            ca_file.is_some(),
+            time_limit(limits.timeout_seconds),
+        )
+        .map_err(|problem| (".postgres", problem))?;
         Ok(Self {
             name: name.to_owned(),
             config,
@@ -111,7 +116,7 @@ impl Postgres {
     }
 
     pub(super) async fn ask(&self, question: Question) -> Result<StatementResult, SqlError> {
-        let limit = self.limits.timeout();
+        let limit = time_limit(self.limits.timeout_seconds);
         let mut stage = Stage::Waiting;
         let begun = Instant::now();
         let mut waited = None;
@@ -184,7 +189,7 @@ impl Postgres {
 
     async fn connect(&self) -> Result<Session, SqlError> {
         let (config, tls) = (self.config.clone(), self.tls.clone());
-        let (name, limit) = (self.name.clone(), self.limits.timeout());
+        let (name, limit) = (self.name.clone(), time_limit(self.limits.timeout_seconds));
         // The call may be over before this ends.
         let opened = self.background.spawn(async move {
             let opened = match timeout(limit, open(&config, tls)).await {
@@ -219,7 +224,7 @@ impl Postgres {
             Kind::Write => "READ WRITE",
             Kind::Fixed | Kind::Free => "READ ONLY",
         };
-        let milliseconds = self.limits.timeout().as_millis();
+        let milliseconds = time_limit(self.limits.timeout_seconds).as_millis();
         let begin = format!(
             "BEGIN {mode}; SET LOCAL statement_timeout = {milliseconds}; \
              SET LOCAL idle_in_transaction_session_timeout = {milliseconds}"
@@ -284,7 +289,7 @@ impl Postgres {
         };
         if *answer.code() == SqlState::QUERY_CANCELED {
             self.hits.count("timeout_seconds");
-            let limit = self.limits.timeout();
+            let limit = time_limit(self.limits.timeout_seconds);
             return SqlError::Answer(overdue("the query", limit, Some(Duration::ZERO)));
         }
         let mut text = answer.message().to_owned();

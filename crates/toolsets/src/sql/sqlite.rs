@@ -26,6 +26,7 @@ use super::tools::{Kind, Question, StatementResult};
 use crate::catalog::ToolError;
 use crate::limit::SectionHits;
 use crate::source::builtin::{Blocking, Stop};
+use crate::source::limits::time_limit;
 
 /// Query for the tables and views.
 pub(super) const TABLES: &str = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') \
@@ -79,7 +80,8 @@ impl Sqlite {
             name: name.to_owned(),
             path: path.to_owned(),
             limits: limits.clone(),
-            pool: Blocking::new(limits.concurrency, limits.timeout()).counting(hits),
+            pool: Blocking::new(limits.concurrency, time_limit(limits.timeout_seconds))
+                .counting(hits),
         };
         let shown = path.display();
         let found = std::fs::metadata(path).map_err(|error| {
@@ -186,8 +188,9 @@ impl Sqlite {
         };
         let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection
-            .busy_timeout(std::time::Duration::from_millis(BUSY_MS).min(self.limits.timeout()))?;
+        connection.busy_timeout(
+            std::time::Duration::from_millis(BUSY_MS).min(time_limit(self.limits.timeout_seconds)),
+        )?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         for (limit, value) in [

@@ -10,12 +10,13 @@ use super::placeholder::Statement;
 use super::postgres::{self, Postgres};
 use super::rows::{Rows, changed};
 use super::sqlite::{self, Sqlite};
-use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::catalog::{Arguments, CallContext, Definition, Output, ToolError};
 use crate::limit::SectionHits;
 use crate::net::Background;
 use crate::source::argument::{fill_in, input_schema, tree, with_integers};
 use crate::source::builtin::{Toolset, ToolsetContext, ToolsetError};
-use crate::source::limits::GRACE;
+use crate::source::limits::{GRACE, time_limit};
+use crate::source::tool_plan::{PlanTool, ToolPlan};
 
 /// A query on a database.
 #[derive(Debug)]
@@ -98,22 +99,25 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
         databases.push(Arc::new(database));
     }
     let mut toolset = Toolset::default();
-    let mut offer = |tool: SqlTool| toolset.tools.push(Arc::new(tool));
-    let timeout = config.limits.timeout() + GRACE;
+    let timeout = time_limit(config.limits.timeout_seconds) + GRACE;
+    let mut offer = |mut tool: SqlTool| {
+        tool.definition = tool.definition.timeout(timeout);
+        toolset.tools.push(Arc::new(tool));
+    };
     let free: Vec<_> = databases.iter().filter(|d| d.read_query).cloned().collect();
     if !free.is_empty() {
-        offer(read_query(free, config.limits.query_bytes, hits.clone()).within(timeout));
+        offer(read_query(free, config.limits.query_bytes, hits.clone()));
     }
     if config.inspection {
-        offer(list_tables(&databases).within(timeout));
-        offer(describe_table(&databases).within(timeout));
+        offer(list_tables(&databases));
+        offer(describe_table(&databases));
     }
     for (position, query) in config.queries.iter().enumerate() {
         let tool = named(query, &databases).map_err(|(setting, problem)| {
             let setting = format!("builtin.sql.queries[{position}]{setting}");
             ToolsetError::setting(setting, problem)
         })?;
-        offer(tool.within(timeout));
+        offer(tool);
     }
     Ok(toolset)
 }
@@ -167,12 +171,9 @@ impl Database {
     }
 }
 
-/// A tool that queries a database.
-struct SqlTool {
-    definition: Definition,
-    asks: Arc<Asks>,
-}
+type SqlTool = PlanTool<Asks>;
 
+/// Queries a database.
 struct Asks {
     databases: Vec<Arc<Database>>,
     what: What,
@@ -201,7 +202,7 @@ fn read_query(databases: Vec<Arc<Database>>, bytes_max: usize, hits: SectionHits
         .title("Ask a database")
         .description("Execute a SELECT query on the database");
     let query = json!({"type": "string", "description": "SELECT SQL query to execute"});
-    SqlTool::reading(
+    reading(
         definition,
         &[("query", query)],
         databases,
@@ -218,7 +219,7 @@ fn list_tables(databases: &[Arc<Database>]) -> SqlTool {
         postgres: Arc::new(Statement::read(postgres::TABLES)),
         nothing: None,
     };
-    SqlTool::reading(definition, &[], databases.to_vec(), what)
+    reading(definition, &[], databases.to_vec(), what)
 }
 
 fn describe_table(databases: &[Arc<Database>]) -> SqlTool {
@@ -231,7 +232,7 @@ fn describe_table(databases: &[Arc<Database>]) -> SqlTool {
         postgres: Arc::new(Statement::read(postgres::COLUMNS)),
         nothing: Some("the table does not exist; list_tables lists all"),
     };
-    SqlTool::reading(
+    reading(
         definition,
         &[("table_name", table)],
         databases.to_vec(),
@@ -305,7 +306,7 @@ fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wr
     }
     Ok(SqlTool {
         definition,
-        asks: Arc::new(Asks {
+        plan: Arc::new(Asks {
             databases: vec![Arc::clone(database)],
             what: What::Named {
                 statement: Arc::new(statement),
@@ -327,70 +328,52 @@ fn rows_schema() -> Value {
     })
 }
 
-impl SqlTool {
-    /// Creates a tool that reads from one of several databases.
-    fn reading(
-        definition: Definition,
-        arguments: &[(&str, Value)],
-        databases: Vec<Arc<Database>>,
-        what: What,
-    ) -> Self {
-        let mut properties = Map::new();
-        for (name, schema) in arguments {
-            properties.insert((*name).to_owned(), schema.clone());
-        }
-        if 1 < databases.len() {
-            let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
-            let schema =
-                json!({"type": "string", "description": "Name of the database", "enum": names});
-            properties.insert("database".to_owned(), schema);
-        }
-        let required: Vec<String> = properties.keys().cloned().collect();
-        let mut schema = json!({"type": "object", "properties": properties});
-        if !required.is_empty() {
-            schema["required"] = required.into();
-        }
-        schema["additionalProperties"] = false.into();
-        Self {
-            definition: definition
-                .input_schema(schema.clone())
-                .output_schema(rows_schema())
-                .read_only(true)
-                .destructive(false)
-                .idempotent(true)
-                .open_world(false),
-            asks: Arc::new(Asks {
-                databases,
-                what,
-                schema,
-            }),
-        }
+/// Creates a tool that reads from one of several databases.
+fn reading(
+    definition: Definition,
+    arguments: &[(&str, Value)],
+    databases: Vec<Arc<Database>>,
+    what: What,
+) -> SqlTool {
+    let mut properties = Map::new();
+    for (name, schema) in arguments {
+        properties.insert((*name).to_owned(), schema.clone());
     }
-
-    fn within(mut self, timeout: std::time::Duration) -> Self {
-        self.definition = self.definition.timeout(timeout);
-        self
+    if 1 < databases.len() {
+        let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
+        let schema =
+            json!({"type": "string", "description": "Name of the database", "enum": names});
+        properties.insert("database".to_owned(), schema);
+    }
+    let required: Vec<String> = properties.keys().cloned().collect();
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    schema["additionalProperties"] = false.into();
+    SqlTool {
+        definition: definition
+            .input_schema(schema.clone())
+            .output_schema(rows_schema())
+            .read_only(true)
+            .destructive(false)
+            .idempotent(true)
+            .open_world(false),
+        plan: Arc::new(Asks {
+            databases,
+            what,
+            schema,
+        }),
     }
 }
 
-impl Tool for SqlTool {
-    fn definition(&self) -> &Definition {
-        &self.definition
-    }
-
-    fn call(&self, _: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let asks = Arc::clone(&self.asks);
-        Box::pin(async move { asks.ask(&arguments).await })
-    }
-
-    fn checks_output(&self) -> bool {
-        true
-    }
-}
-
-impl Asks {
-    async fn ask(&self, arguments: &Arguments) -> Result<Output, ToolError> {
-        let mut arguments = tree(arguments)?;
+impl ToolPlan for Asks {
+    async fn run(
+        self: Arc<Self>,
+        _: Arc<CallContext>,
+        arguments: Arguments,
+    ) -> Result<Output, ToolError> {
+        let mut arguments = tree(&arguments)?;
         fill_in(&mut arguments, &self.schema);
         let database = self.database(&arguments)?;
         let question = self.question(database, &arguments)?;
@@ -406,7 +389,9 @@ impl Asks {
             StatementResult::Changed(count) => changed(count),
         }
     }
+}
 
+impl Asks {
     fn database(&self, arguments: &Map<String, Value>) -> Result<&Database, ToolError> {
         let wanted = arguments.get("database").and_then(Value::as_str);
         let found = match &*self.databases {

@@ -25,7 +25,7 @@ fn a_whole_number_is_an_integer_however_it_is_written() {
     let tool = named(&config.queries[0], &databases).expect("a tool");
     let values = |arguments: Value| {
         let arguments = arguments.as_object().expect("an object");
-        let question = tool.asks.question(&databases[0], arguments);
+        let question = tool.plan.question(&databases[0], arguments);
         question.expect("a question").values
     };
     assert_eq!(

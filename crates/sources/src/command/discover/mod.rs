@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use self::help::{Flag, Help, Positional};
 use self::memory::runs_within_default;
-use super::CommandTool;
 use super::config::{CommandLimits, CommandSourceConfig, CommandToolConfig};
 use super::run::{Program, RunError};
+use super::tool_of;
 use crate::catalog::path_deserializer;
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 use crate::source::parts::SourceParts;
@@ -312,7 +312,7 @@ impl Search<'_> {
             .map_err(|misfit| misfit.cause.to_string())
             .and_then(|config| {
                 let parts = SourceParts::default();
-                CommandTool::new(self.source, &config, "", &parts).map(drop)
+                tool_of(self.source, &config, "", &parts).map(drop)
             });
         match checked {
             Ok(()) => self.tools.push(tool),

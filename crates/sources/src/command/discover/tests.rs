@@ -62,8 +62,7 @@ async fn what_a_program_says_of_itself_becomes_a_configuration_that_can_be_used(
     // The configuration works: a source can be built from it.
     let source = config["sources"][0]["command"].clone();
     let source: CommandSourceConfig = serde_json::from_value(source).expect("a source");
-    let tool =
-        CommandTool::new(&source, &source.tools[0], "", &SourceParts::default()).expect("a tool");
+    let tool = tool_of(&source, &source.tools[0], "", &SourceParts::default()).expect("a tool");
     let Value::Object(arguments) = json!({"count": 3, "quiet": true, "s": "jib", "to": "sea"})
     else {
         unreachable!("an object");
