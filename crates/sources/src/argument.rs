@@ -65,7 +65,7 @@ pub enum ArgumentType {
 }
 
 impl ArgumentType {
-    fn has(self, value: &Value) -> bool {
+    pub(super) fn has(self, value: &Value) -> bool {
         match self {
             Self::String => value.is_string(),
             Self::Integer => value.as_f64().is_some_and(|number| number.fract() == 0.0),

@@ -87,9 +87,10 @@ pub(super) fn body(
         return Ok((bytes_with_type(&essence), Form::TypedBytes));
     }
     let target = document.resolve(schema)?;
-    // The body itself is Base64 then, as that of images at Spotify.
-    let is_encoded =
-        text(target, "format") == "byte" || text(target, "contentEncoding") == "base64";
+    // The body itself is Base64 then, as that of images at Spotify. Documents that say so of plain bytes, such as those of
+    // Xero, mean the bytes.
+    let is_encoded = essence != "application/octet-stream"
+        && (text(target, "format") == "byte" || text(target, "contentEncoding") == "base64");
     let form = match is_encoded {
         true => Form::Base64(kind.to_owned()),
         false => Form::Bytes(kind.to_owned()),

@@ -3,6 +3,8 @@
 //! Many documents close such schemas (`additionalProperties: false`), which rejects the properties of the other parts, or
 //! of the subtypes. Their APIs accept these, so they are allowed.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::direction::Absent;
@@ -11,6 +13,10 @@ use super::form::parts;
 
 /// Maximum number of schemas that are examined for one reference.
 const STEPS_MAX: usize = 500;
+/// Maximum number of references in a chain in which loops are found.
+const CHAIN_MAX: usize = 100;
+/// Keywords that hold lists of schemas for the same value.
+const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
 /// Properties that a value can or cannot have besides those of one of its schemas, because of the schemas that this one
 /// is a part of.
@@ -102,8 +108,91 @@ fn rejects_unknown(document: &Document, schema: &Value, steps: &mut usize) -> bo
     }
     let target = schema.get("$ref").and_then(Value::as_str);
     let target = target.and_then(|reference| document.target(reference).ok());
-    let keywords = ["allOf", "anyOf", "oneOf"].into_iter();
-    let parts = keywords.flat_map(|keyword| parts(schema, keyword));
+    let parts = LISTS.iter().flat_map(|keyword| parts(schema, keyword));
     let mut all = target.into_iter().chain(parts);
     all.any(|part| rejects_unknown(document, part, steps))
+}
+
+/// Removes references that lead back to the definition that they are in, which makes a schema invalid. Typical ones are
+/// those of subtypes to a base (`allOf`) that lists its subtypes (`oneOf`).
+pub(super) fn without_loops(schema: &mut Value) {
+    let Some(Value::Object(definitions)) = schema.get_mut("$defs") else {
+        return;
+    };
+    let known = definitions.clone();
+    let mut loops = Loops {
+        definitions: &known,
+        chain: Vec::new(),
+        done: HashSet::new(),
+        found: Vec::new(),
+    };
+    // The definitions nearest to the root come first, and keep their references.
+    for name in known.keys() {
+        loops.follow(name);
+    }
+    for (from, to) in loops.found {
+        if let Some(definition) = definitions.get_mut(from) {
+            unlink(definition, to);
+        }
+    }
+}
+
+/// Search for loops of references.
+struct Loops<'d> {
+    definitions: &'d Map<String, Value>,
+    chain: Vec<&'d str>,
+    done: HashSet<&'d str>,
+    /// Definitions with a reference that leads back, and its target.
+    found: Vec<(&'d str, &'d str)>,
+}
+
+impl<'d> Loops<'d> {
+    fn follow(&mut self, name: &'d str) {
+        if CHAIN_MAX <= self.chain.len() || !self.done.insert(name) {
+            return;
+        }
+        self.chain.push(name);
+        let mut links = Vec::new();
+        add_links(
+            self.definitions.get(name).unwrap_or(&Value::Null),
+            &mut links,
+        );
+        for target in links {
+            match self.chain.contains(&target) {
+                true => self.found.push((name, target)),
+                false => self.follow(target),
+            }
+        }
+        self.chain.pop();
+    }
+}
+
+/// Returns the name of the definition that a schema refers to.
+fn link_of(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
+}
+
+/// Adds the names of the definitions that a schema and its parts for the same value refer to.
+fn add_links<'s>(schema: &'s Value, links: &mut Vec<&'s str>) {
+    links.extend(link_of(schema));
+    for part in LISTS.iter().flat_map(|keyword| parts(schema, keyword)) {
+        add_links(part, links);
+    }
+}
+
+/// Removes the references to a definition from a schema and its parts for the same value.
+fn unlink(schema: &mut Value, name: &str) {
+    let is_linked = link_of(schema) == Some(name);
+    let Some(members) = schema.as_object_mut() else {
+        return;
+    };
+    if is_linked {
+        members.shift_remove("$ref");
+    }
+    for keyword in LISTS {
+        let list = members.get_mut(keyword).and_then(Value::as_array_mut);
+        list.into_iter()
+            .flatten()
+            .for_each(|part| unlink(part, name));
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use serde::Deserialize as _;
 use serde_json::{Map, Number, Value, json};
 
 use super::document::Version;
+use crate::source::argument::ArgumentType;
 
 /// Keywords that hold one schema.
 pub(super) const ONE: [&str; 9] = [
@@ -49,6 +51,7 @@ pub(super) fn corrected(
     if version == Version::V3_0 {
         modernise(members, &mut copied);
     }
+    default_of_type(&mut copied);
     copied
 }
 
@@ -58,19 +61,17 @@ fn exclusive(copied: &mut Map<String, Value>) {
         ("exclusiveMinimum", "minimum"),
         ("exclusiveMaximum", "maximum"),
     ] {
-        match copied.get(exclusive) {
-            Some(Value::Bool(true)) => {
-                if let Some(value) = copied.remove(bound) {
-                    copied.insert(exclusive.to_owned(), value);
-                } else {
-                    copied.remove(exclusive);
-                }
-            }
-            Some(Value::Bool(false)) => {
-                copied.remove(exclusive);
-            }
-            _ => {}
-        }
+        let Some(Value::Bool(is_exclusive)) = copied.get(exclusive) else {
+            continue;
+        };
+        let value = match is_exclusive {
+            true => copied.remove(bound),
+            false => None,
+        };
+        match value {
+            Some(value) => copied.insert(exclusive.to_owned(), value),
+            None => copied.remove(exclusive),
+        };
     }
 }
 
@@ -240,6 +241,28 @@ fn satisfiable(copied: &mut Map<String, Value>) {
     }
 }
 
+/// Corrects or removes a default of another type. Clients send defaults, and this one would be rejected.
+fn default_of_type(copied: &mut Map<String, Value>) {
+    let Some(default) = copied.get("default") else {
+        return;
+    };
+    let fits = |kind: &Value, value: &Value| match ArgumentType::deserialize(kind) {
+        Ok(kind) => kind.has(value),
+        Err(_) => value.is_null(),
+    };
+    match copied.get("type") {
+        Some(Value::Array(kinds)) if kinds.iter().any(|kind| fits(kind, default)) => {}
+        Some(Value::Array(_)) => drop(copied.shift_remove("default")),
+        Some(kind) if !fits(kind, default) => {
+            match of_type(kind.as_str().unwrap_or_default(), default) {
+                Some(meant) if fits(kind, &meant) => copied.insert("default".to_owned(), meant),
+                _ => copied.shift_remove("default"),
+            };
+        }
+        _ => {}
+    }
+}
+
 fn number(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
@@ -319,6 +342,23 @@ mod tests {
                 json!({"type": "array", "items": {"type": "string", "enum": ["a"]}}),
             ),
             (json!({"enum": []}), json!({})),
+            (
+                json!({"type": "integer", "default": "10"}),
+                json!({"type": "integer", "default": 10}),
+            ),
+            (
+                json!({"type": "integer", "default": "the last one"}),
+                json!({"type": "integer"}),
+            ),
+            (
+                json!({"type": "string", "default": null}),
+                json!({"type": "string"}),
+            ),
+            (
+                json!({"type": ["null", "string"], "default": null}),
+                json!({"type": ["null", "string"], "default": null}),
+            ),
+            (json!({"default": [1]}), json!({"default": [1]})),
         ] {
             assert_eq!(of(written.clone()), expected, "{written}");
         }

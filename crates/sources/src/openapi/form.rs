@@ -7,11 +7,11 @@ use http::HeaderValue;
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
-use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
+use super::request::{COMMA, Delimiter, PIPE, Pair, SPACE};
 use super::schema::TEXT_CHARACTERS;
 use super::text::text;
 use crate::source::media_type::{essence, is_json};
-pub(super) use crate::source::template::plain as text_of;
+use crate::source::template::plain;
 
 /// Encoding of the body.
 #[derive(Debug)]
@@ -246,7 +246,7 @@ impl Form {
             Self::Json(kind) => (kind.clone(), value.to_string().into()),
             Self::Urlencoded(fields) => urlencoded(fields, value)?,
             Self::Multipart(kind, fields) => multipart(kind, fields, value)?,
-            Self::Text(kind) | Self::Base64(kind) => (kind.clone(), text_of(value)?.into()),
+            Self::Text(kind) | Self::Base64(kind) => (kind.clone(), text_of(value).into()),
             Self::Bytes(kind) => (kind.clone(), bytes(value)?.into()),
             Self::TypedBytes => {
                 let data = value.get("data").unwrap_or(&Value::Null);
@@ -257,31 +257,30 @@ impl Form {
     }
 }
 
+/// Converts a value to a string. A list or an object, for which no style says how it is nested, is written as JSON.
+pub(super) fn text_of(value: &Value) -> String {
+    plain(value).unwrap_or_else(|_| value.to_string())
+}
+
 /// Encodes nested objects in the common bracket notation: `a[b][c]=1`.
-pub(super) fn deep(
-    name: &str,
-    value: &Value,
-    pairs: &mut Vec<(String, String)>,
-) -> Result<(), String> {
+pub(super) fn deep(name: &str, value: &Value, pairs: &mut Vec<Pair>) {
     match value {
-        Value::Object(members) => members
-            .iter()
-            .try_for_each(|(member, value)| deep(&format!("{name}[{member}]"), value, pairs)),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(position, value)| deep(&format!("{name}[{position}]"), value, pairs)),
-        value => {
-            pairs.push((name.to_owned(), text_of(value)?));
-            Ok(())
+        Value::Object(members) => {
+            for (member, value) in members {
+                deep(&format!("{name}[{member}]"), value, pairs);
+            }
         }
+        Value::Array(items) => {
+            for (position, value) in items.iter().enumerate() {
+                deep(&format!("{name}[{position}]"), value, pairs);
+            }
+        }
+        value => pairs.push(Pair::new(name, text_of(value))),
     }
 }
 
 fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
-    // The values are already encoded.
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    let plain = |text: &str| in_url(text, false);
+    let mut pairs = Vec::new();
     for (name, value) in value.as_object().ok_or("the body must be an object")? {
         let field = fields.iter().find(|field| field.name == *name);
         let is_json = field
@@ -289,42 +288,31 @@ fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String
             .is_some_and(|kind| is_json(&essence(kind)));
         match (value, field.map_or(Lists::Repeated, |field| field.lists)) {
             (Value::Null, _) => {}
-            (value, _) if is_json => pairs.push((name.clone(), plain(&value.to_string()))),
+            (value, _) if is_json => pairs.push(Pair::new(name, value.to_string())),
             (Value::Array(items), Lists::Repeated) => {
                 for (position, item) in items.iter().enumerate() {
                     match item {
                         Value::Object(_) | Value::Array(_) => {
-                            deep_written(&format!("{name}[{position}]"), item, &mut pairs)?;
+                            deep(&format!("{name}[{position}]"), item, &mut pairs);
                         }
-                        item => pairs.push((name.clone(), plain(&text_of(item)?))),
+                        item => pairs.push(Pair::new(name, text_of(item))),
                     }
                 }
             }
-            (Value::Array(items), Lists::Joined(between)) => {
-                let texts = items.iter().map(text_of).collect::<Result<Vec<_>, _>>()?;
-                pairs.push((name.clone(), joined(&texts, between, false)));
-            }
-            (value, _) => deep_written(name, value, &mut pairs)?,
+            (Value::Array(items), Lists::Joined(delimiter)) => pairs.push(Pair {
+                name: name.clone(),
+                parts: items.iter().map(text_of).collect(),
+                delimiter,
+            }),
+            (value, _) => deep(name, value, &mut pairs),
         }
     }
-    let pairs: Vec<String> = pairs
-        .iter()
-        .map(|(name, value)| format!("{}={value}", plain(name)))
-        .collect();
+    let mut form = String::new();
+    for pair in pairs {
+        pair.write(false, &mut form);
+    }
     let kind = "application/x-www-form-urlencoded".to_owned();
-    Ok((kind, pairs.join("&").into()))
-}
-
-fn deep_written(
-    name: &str,
-    value: &Value,
-    pairs: &mut Vec<(String, String)>,
-) -> Result<(), String> {
-    let mut plain = Vec::new();
-    deep(name, value, &mut plain)?;
-    let written = plain.into_iter();
-    pairs.extend(written.map(|(name, value)| (name, in_url(&value, false))));
-    Ok(())
+    Ok((kind, form.into()))
 }
 
 fn bytes(value: &Value) -> Result<Vec<u8>, String> {
@@ -389,7 +377,7 @@ fn part(
         Value::Object(_) | Value::Array(_) => {
             (value.to_string().into_bytes(), Some("application/json"))
         }
-        value => (text_of(value)?.into_bytes(), None),
+        value => (text_of(value).into_bytes(), None),
     };
     let kind = kind
         .filter(|kind| !kind.contains('*'))

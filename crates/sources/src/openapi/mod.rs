@@ -47,7 +47,7 @@ use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
 use super::response;
 use super::tool_plan::{PlanTool, ToolPlan};
-use crate::catalog::schema::{Compiled, without_number_formats};
+use crate::catalog::schema::{Compiled, SchemaError, without_number_formats};
 use crate::catalog::{Arguments, CallContext, Definition, Output, ToolError, UpstreamIdentity};
 pub use config::{OpenApiSourceConfig, Selection};
 use import::{FoundOperation, import};
@@ -280,7 +280,8 @@ impl<'a> Import<'a> {
         if let Some(output) = &mut parts.output_schema {
             without_number_formats(output);
         }
-        sound(&mut parts.input_schema)?;
+        compiled(&mut parts.input_schema, Compiled::input)
+            .map_err(|e| format!("its schema cannot be used: {e}"))?;
         let own = match self.config.server {
             Some(_) => None,
             None => match self.document.server(operation)? {
@@ -302,8 +303,11 @@ impl<'a> Import<'a> {
         let base = own
             .or_else(|| self.base.clone())
             .ok_or("the document does not name the server of the API; set openapi.server")?;
-        let output = parts.output_schema;
-        let output = output.and_then(|schema| sound_output(schema, name, &self.mismatches));
+        let contract = |schema: &Value| OutputContract::new(schema, name, &self.mismatches);
+        let output = parts.output_schema.and_then(|mut schema| {
+            let promise = compiled(&mut schema, contract).ok()?;
+            Some((schema, promise))
+        });
         let mut definition = Definition::new(name)
             .input_schema(parts.input_schema)
             .annotations(annotations_of(&method))
@@ -341,28 +345,19 @@ fn id_and_tags(operation: &Value) -> (&str, Vec<&str>) {
     (text(operation, "operationId"), tags.collect())
 }
 
-/// Ensures that a schema compiles. Patterns for another regular expression engine are removed, rather than losing the
-/// tool.
-fn sound(schema: &mut Value) -> Result<(), String> {
-    if Compiled::input(schema).is_ok() {
-        return Ok(());
+/// Compiles a schema. Rather than losing the tool, what makes it unusable is removed: references that lead back to
+/// themselves, and patterns for another regular expression engine.
+fn compiled<T>(
+    schema: &mut Value,
+    compile: impl Fn(&Value) -> Result<T, SchemaError>,
+) -> Result<T, SchemaError> {
+    for mend in [composition::without_loops, schema::without_patterns] {
+        if let Ok(compiled) = compile(schema) {
+            return Ok(compiled);
+        }
+        mend(schema);
     }
-    schema::without_patterns(schema);
-    Compiled::input(schema)
-        .map(drop)
-        .map_err(|e| format!("its schema cannot be used: {e}"))
-}
-
-fn sound_output(
-    mut schema: Value,
-    tool: &str,
-    mismatches: &Mismatches,
-) -> Option<(Value, OutputContract)> {
-    let promise = OutputContract::new(&schema, tool, mismatches).or_else(|_| {
-        schema::without_patterns(&mut schema);
-        OutputContract::new(&schema, tool, mismatches)
-    });
-    Some((schema, promise.ok()?))
+    compile(schema)
 }
 
 /// Returns the description of an operation, or its method and path if it has none.

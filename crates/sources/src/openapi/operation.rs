@@ -13,8 +13,8 @@ use super::schema::{SchemaInliner, TEXT_CHARACTERS};
 use super::supplied::SuppliedParameters;
 use super::text::{placeholders, text};
 use crate::net::is_connection_header;
-use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 use crate::source::media_type::{essence, is_json, is_text};
+use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 
 /// Parsed operation with everything that a tool needs.
 #[derive(Debug)]
@@ -52,12 +52,7 @@ impl Operation {
         let mut arguments = Arguments::default();
         let parameters = parameters(document, item, operation)?;
         // Path parameters come first, so that they get the plain names.
-        for wanted in [
-            Location::Path,
-            Location::Query,
-            Location::Header,
-            Location::Cookie,
-        ] {
+        for wanted in Location::ALL {
             for parameter in &parameters {
                 if location(parameter)? == wanted && !supplied.has(wanted, text(parameter, "name"))
                 {
@@ -71,9 +66,9 @@ impl Operation {
                 .iter()
                 .any(|parameter| parameter.location == Location::Path && parameter.name == name);
             if !there {
-                return Err(format!(
-                    "its path has {{{name}}}, but no such parameter is declared"
-                ));
+                // A path needs it, so the document forgot to declare it.
+                let forgotten = json!({"name": name, "schema": {"type": "string"}});
+                arguments.parameter(&mut copier, &forgotten, Location::Path)?;
             }
         }
         let body = arguments.body(document, &mut copier, operation, method)?;
@@ -271,16 +266,11 @@ fn parameters<'a>(
 }
 
 fn location(parameter: &Value) -> Result<Location, String> {
-    match text(parameter, "in") {
-        "path" => Ok(Location::Path),
-        "query" => Ok(Location::Query),
-        "header" => Ok(Location::Header),
-        "cookie" => Ok(Location::Cookie),
-        other => Err(format!(
-            "its parameter {} is in {other:?}, which is nowhere",
-            text(parameter, "name")
-        )),
-    }
+    let place = text(parameter, "in");
+    Location::parse(place).ok_or_else(|| {
+        let name = text(parameter, "name");
+        format!("its parameter {name} is in {place:?}, which is nowhere")
+    })
 }
 
 /// Returns the style of a parameter, and true if it explodes.

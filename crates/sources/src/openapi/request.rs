@@ -1,6 +1,6 @@
 //! Construction of an operation's request from a call's arguments.
 
-use std::fmt;
+use std::convert::Infallible;
 
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -40,13 +40,6 @@ pub(super) struct Parameter {
     pub(super) reserved: bool,
 }
 
-impl Parameter {
-    /// Says which argument a problem is about.
-    fn problem(&self, problem: impl fmt::Display) -> String {
-        format!("{}: {problem}", self.argument)
-    }
-}
-
 /// Characters that are encoded in a query: all but the unreserved ones of RFC 3986.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -71,11 +64,11 @@ const RESERVED: &AsciiSet = &QUERY
     .remove(b';')
     .remove(b'=');
 
-/// A name in a query or a cookie with its values. The delimiter between the values is not part of them.
-struct Pair {
-    name: String,
-    parts: Vec<String>,
-    delimiter: Delimiter,
+/// A name in a query, a form or a cookie with its values. The delimiter between the values is not part of them.
+pub(super) struct Pair {
+    pub(super) name: String,
+    pub(super) parts: Vec<String>,
+    pub(super) delimiter: Delimiter,
 }
 
 /// Delimiter between list elements: unencoded, and as encoded in a query.
@@ -86,7 +79,7 @@ pub(super) const SPACE: Delimiter = (" ", "%20");
 pub(super) const PIPE: Delimiter = ("|", "%7C");
 
 impl Pair {
-    fn new(name: impl Into<String>, value: String) -> Self {
+    pub(super) fn new(name: impl Into<String>, value: String) -> Self {
         Self {
             name: name.into(),
             parts: vec![value],
@@ -99,19 +92,24 @@ impl Pair {
         self.parts.join(self.delimiter.0)
     }
 
-    /// Appends the pair to a query.
-    fn write(&self, reserved: bool, query: &mut String) {
+    /// Appends the pair to a query or a form. The values are encoded, the delimiter is not.
+    pub(super) fn write(&self, reserved: bool, query: &mut String) {
         if !query.is_empty() {
             query.push('&');
         }
         query.push_str(&in_url(&self.name, false));
         query.push('=');
-        query.push_str(&joined(&self.parts, self.delimiter, reserved));
+        let parts: Vec<String> = self
+            .parts
+            .iter()
+            .map(|part| in_url(part, reserved))
+            .collect();
+        query.push_str(&parts.join(self.delimiter.1));
     }
 }
 
 /// Encodes a text for a query or a form.
-pub(super) fn in_url(text: &str, reserved: bool) -> String {
+fn in_url(text: &str, reserved: bool) -> String {
     let set = if reserved { RESERVED } else { QUERY };
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
@@ -129,29 +127,17 @@ pub(super) fn in_url(text: &str, reserved: bool) -> String {
     written
 }
 
-/// Joins list elements for a query or a form. The elements are encoded, the delimiter is not.
-pub(super) fn joined(parts: &[String], delimiter: Delimiter, reserved: bool) -> String {
-    let parts: Vec<String> = parts.iter().map(|part| in_url(part, reserved)).collect();
-    parts.join(delimiter.1)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Location {
-    Path,
-    Query,
-    Header,
-    Cookie,
-}
-
-impl Location {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Path => "path",
-            Self::Query => "query",
-            Self::Header => "header",
-            Self::Cookie => "cookie",
-        }
+longshore_protocol::named_enum! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Location {
+        Path = "path",
+        Query = "query",
+        Header = "header",
+        Cookie = "cookie",
     }
+    pub(super) fn as_str;
+    pub(super) fn parse;
+    pub(super) const ALL;
 }
 
 /// Serialization of lists and objects (OpenAPI, Style Values).
@@ -191,7 +177,8 @@ impl RequestMapping {
         for parameter in self.parameters.iter().filter(in_the_path) {
             // A path needs a value here, even if the parameter can be `null`.
             let value = arguments.get(&parameter.argument).unwrap_or(&Value::Null);
-            let text = in_path(parameter, value).map_err(|problem| parameter.problem(problem))?;
+            let text = in_path(parameter, value)
+                .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
             path = path.replace(&format!("{{{}}}", parameter.name), &text);
         }
         // Values are encoded, so this question mark is the document's.
@@ -202,7 +189,7 @@ impl RequestMapping {
         let mut url = assemble(base, path, query)?;
         let mut query = url.query().unwrap_or_default().to_owned();
         for (parameter, value) in given(Location::Query) {
-            for pair in in_query(parameter, value)? {
+            for pair in pairs_of(parameter, value) {
                 pair.write(parameter.reserved, &mut query);
             }
         }
@@ -215,12 +202,13 @@ impl RequestMapping {
         for (parameter, value) in given(Location::Header) {
             let name = HeaderName::try_from(&*parameter.name)
                 .map_err(|_| format!("{} is not a valid header name", parameter.name))?;
-            let value = in_header(parameter, value).and_then(|text| header(&text));
-            headers.insert(name, value.map_err(|problem| parameter.problem(problem))?);
+            let value = header(&in_header(parameter, value))
+                .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
+            headers.insert(name, value);
         }
         let mut cookies = Vec::new();
         for (parameter, value) in given(Location::Cookie) {
-            for pair in in_query(parameter, value)? {
+            for pair in pairs_of(parameter, value) {
                 let name = &pair.name;
                 // Commas are not valid in a cookie value (RFC 6265, 4.1.1).
                 let text = in_url(&pair.text(), false);
@@ -237,10 +225,10 @@ impl RequestMapping {
         }
         let mut request = OutgoingRequest::new(self.method.clone(), url);
         request.headers = headers;
-        let body = arguments.get(BODY).map(|value| self.body.fill(value));
-        let body = body.transpose();
-        let body = body.map_err(|problem| format!("{BODY}: {problem}"))?;
-        if let Some((kind, bytes)) = body.flatten() {
+        let body = arguments
+            .get(BODY)
+            .map_or(Ok(None), |value| self.body.fill(value));
+        if let Some((kind, bytes)) = body.map_err(|problem| format!("{BODY}: {problem}"))? {
             request.headers.insert(CONTENT_TYPE, kind);
             request.body = bytes;
         }
@@ -285,66 +273,60 @@ fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
     })
 }
 
-fn in_query(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
-    pairs_of(parameter, value).map_err(|problem| parameter.problem(problem))
-}
-
-fn pairs_of(parameter: &Parameter, value: &Value) -> Result<Vec<Pair>, String> {
+/// Returns the pairs of a parameter in a query or a cookie.
+fn pairs_of(parameter: &Parameter, value: &Value) -> Vec<Pair> {
     let name = &parameter.name;
-    let list = |parts| {
-        let delimiter = match parameter.style {
-            Style::Delimited(delimiter) => delimiter,
-            _ => COMMA,
-        };
-        let name = name.clone();
-        vec![Pair {
-            name,
-            parts,
-            delimiter,
-        }]
-    };
     match (value, parameter.style) {
-        (value, Style::Json) => Ok(vec![Pair::new(name, value.to_string())]),
+        (value, Style::Json) => vec![Pair::new(name, value.to_string())],
         (Value::Array(items), Style::Form) if parameter.explode => items
             .iter()
-            .map(|item| Ok(Pair::new(name, text_of(item)?)))
+            .map(|item| Pair::new(name, text_of(item)))
             .collect(),
         (Value::Array(items), Style::DeepObject) => items
             .iter()
-            .map(|item| Ok(Pair::new(format!("{name}[]"), text_of(item)?)))
+            .map(|item| Pair::new(format!("{name}[]"), text_of(item)))
             .collect(),
-        (Value::Object(members), Style::DeepObject) => {
+        (Value::Object(_), Style::DeepObject) => {
             let mut pairs = Vec::new();
-            for (member, value) in members {
-                deep(&format!("{name}[{member}]"), value, &mut pairs)?;
-            }
-            let pairs = pairs.into_iter();
-            Ok(pairs.map(|(name, value)| Pair::new(name, value)).collect())
+            deep(name, value, &mut pairs);
+            pairs
         }
         (Value::Object(members), Style::Form) if parameter.explode => members
             .iter()
-            .map(|(member, value)| Ok(Pair::new(member, text_of(value)?)))
+            .map(|(member, value)| Pair::new(member, text_of(value)))
             .collect(),
-        (Value::Array(_) | Value::Object(_), _) => Ok(list(parts_of(value, false, Ok)?)),
-        (value, _) => Ok(vec![Pair::new(name, text_of(value)?)]),
+        (Value::Array(_) | Value::Object(_), style) => vec![Pair {
+            name: name.clone(),
+            parts: plain_parts_of(value, false),
+            delimiter: match style {
+                Style::Delimited(delimiter) => delimiter,
+                _ => COMMA,
+            },
+        }],
+        (value, _) => vec![Pair::new(name, text_of(value))],
     }
 }
 
-fn in_header(parameter: &Parameter, value: &Value) -> Result<String, String> {
+fn in_header(parameter: &Parameter, value: &Value) -> String {
     match parameter.style {
-        Style::Json => Ok(value.to_string()),
-        _ => Ok(parts_of(value, parameter.explode, Ok)?.join(",")),
+        Style::Json => value.to_string(),
+        _ => plain_parts_of(value, parameter.explode).join(","),
     }
+}
+
+fn plain_parts_of(value: &Value, explode: bool) -> Vec<String> {
+    let Ok(parts) = parts_of(value, explode, Ok::<_, Infallible>);
+    parts
 }
 
 /// Returns the encoded elements of a list, names and values of an object, or the only value. With `explode`, each name is
 /// joined with its value.
-fn parts_of(
+fn parts_of<E>(
     value: &Value,
     explode: bool,
-    encode: impl Fn(String) -> Result<String, String>,
-) -> Result<Vec<String>, String> {
-    let encoded = |value: &Value| encode(text_of(value)?);
+    encode: impl Fn(String) -> Result<String, E>,
+) -> Result<Vec<String>, E> {
+    let encoded = |value: &Value| encode(text_of(value));
     match value {
         Value::Array(items) => items.iter().map(encoded).collect(),
         Value::Object(members) => {

@@ -294,7 +294,14 @@ impl<'a> SchemaInliner<'a> {
 
     /// Returns a reference to the future position of its target in the definitions.
     fn reference(&mut self, reference: &str, around: &Surroundings) -> Result<Value, String> {
-        let target = self.document.target(reference)?;
+        let target = match self.document.target(reference) {
+            Err(problem) if reference.starts_with('#') => {
+                tracing::warn!("{problem}; any value is accepted there");
+                self.cut = true;
+                return Ok(json!({}));
+            }
+            target => target?,
+        };
         let around = Surroundings {
             absent: required_of(self.document, target, (self.direction, &around.absent)),
             has_others: around.has_others && self.is_closed(reference, target),

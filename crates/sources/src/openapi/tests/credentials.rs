@@ -120,17 +120,17 @@ fn a_fetched_document_does_not_decide_where_credentials_go() {
             "https://api.example.com/openapi.json",
             secret.clone(),
         );
-        assert_eq!(own.offered.tools.len(), 6, "{:?}", refusals(&own));
+        assert_eq!(own.offered.tools.len(), 7, "{:?}", refusals(&own));
         let mut named = secret.clone();
         named["server"] = there.into();
         let named = import_fetched(petstore("3.1.0", there), elsewhere, named);
-        assert_eq!(named.offered.tools.len(), 6, "{:?}", refusals(&named));
+        assert_eq!(named.offered.tools.len(), 7, "{:?}", refusals(&named));
         // The operator wrote or reviewed a document in a file.
         let file = import_with(petstore("3.1.0", there), secret);
-        assert_eq!(file.offered.tools.len(), 6, "{:?}", refusals(&file));
+        assert_eq!(file.offered.tools.len(), 7, "{:?}", refusals(&file));
     }
     let open = import_fetched(petstore("3.1.0", there), elsewhere, json!({}));
-    assert_eq!(open.offered.tools.len(), 6, "there is nothing to send");
+    assert_eq!(open.offered.tools.len(), 7, "there is nothing to send");
 }
 
 #[test]
@@ -149,10 +149,10 @@ fn nor_do_servers_of_its_paths_and_operations() {
             .map(|problem| problem.split(':').next().unwrap_or_default())
             .collect();
         assert_eq!(of_origin.len(), 2, "{problems:?}");
-        assert_eq!(collector.offered.tools.len(), 4);
+        assert_eq!(collector.offered.tools.len(), 5);
         let file = import_with(document.clone(), with_secret(which));
         // A file has no URL of its own, so it cannot have relative ones.
-        assert_eq!(file.offered.tools.len(), 5, "{:?}", refusals(&file));
+        assert_eq!(file.offered.tools.len(), 6, "{:?}", refusals(&file));
     }
 }
 

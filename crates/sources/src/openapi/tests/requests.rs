@@ -40,6 +40,38 @@ async fn rfc_6570_unreserved_characters_are_literal_and_empty_lists_are_left_out
     assert!(!request.contains("x-list"), "{request}");
 }
 
+/// No style says how to nest values in a list (OpenAPI 3.1.1, Style Values).
+#[tokio::test]
+async fn lists_and_objects_inside_of_others_are_json() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let list = json!({"type": "array", "items": {"type": "object"}});
+    let parameters = json!([
+        {"name": "filters", "in": "query", "schema": list},
+        {"name": "by", "in": "query", "schema": {"type": "object"}},
+        {"name": "x-list", "in": "header", "schema": list},
+        {"name": "sid", "in": "cookie", "explode": false, "schema": list},
+        {"name": "id", "in": "path", "required": true, "schema": list},
+    ]);
+    let operations = json!({"/a/{id}": {"get": {"operationId": "a", "parameters": parameters, "responses": {}}}});
+    let url = json!({"url": format!("http://{server}")});
+    let collector = import_with(document(&url, &operations), json!({}));
+    let nested = json!([{"b": 1}]);
+    let arguments = json!({
+        "filters": [{"b": 1}, "c"], "by": {"b": [1]}, "x-list": nested, "sid": nested, "id": nested,
+    });
+    let request = request_of(&collector, &seen, "a", arguments).await;
+    let path = "%7B%22b%22%3A1%7D";
+    begins(
+        &request,
+        &format!("GET /a/{path}?filters={path}&filters=c&b=%5B1%5D HTTP/1.1\r\n"),
+    );
+    assert!(
+        request.contains(&format!("cookie: sid={path}\r\n")),
+        "{request}"
+    );
+    assert!(request.contains("x-list: {\"b\":1}\r\n"), "{request}");
+}
+
 #[tokio::test]
 async fn the_default_of_a_server_variable_is_a_number_too_and_must_exist() {
     let (server, seen) = serve(|_| response("204 No Content", b"")).await;
@@ -229,6 +261,11 @@ async fn bodies_have_the_media_type_that_fits_their_argument() {
             json!({"image/jpeg": {"schema": {"type": "string", "format": "byte"}}}),
             json!("aGk="),
             ("image/jpeg", "aGk="),
+        ),
+        (
+            json!({"application/octet-stream": {"schema": {"type": "string", "format": "byte"}}}),
+            json!("aGk="),
+            ("application/octet-stream", "hi"),
         ),
     ] {
         let body_of = json!({"content": content, "description": "Of it", "required": true});

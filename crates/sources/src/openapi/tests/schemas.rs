@@ -235,3 +235,38 @@ fn properties_that_are_a_reference_are_followed() {
         );
     }
 }
+
+/// Such a document is not valid, but common: values of the base are those of its subtypes, which are values of the base.
+#[test]
+fn a_base_that_lists_its_subtypes_is_one() {
+    let subtype = |kind: &str| {
+        json!({
+            "allOf": [{"$ref": "#/components/schemas/Key"}],
+            "properties": {"kind": {"enum": [kind]}, "x": {"type": "string"}},
+        })
+    };
+    let mut document = operations(&json!({"$ref": "#/components/schemas/Key"}));
+    document["components"]["schemas"] = json!({
+        "Key": {
+            "type": "object",
+            "properties": {"kind": {"type": "string"}, "id": {"type": "string"}},
+            "required": ["kind"],
+            "oneOf": [{"$ref": "#/components/schemas/Ec"}, {"$ref": "#/components/schemas/Rsa"}],
+        },
+        "Ec": subtype("EC"),
+        "Rsa": subtype("RSA"),
+    });
+    let collector = import_with(document, json!({}));
+    assert_eq!(refusals(&collector), [""; 0]);
+    let schema = Compiled::input(schema_of(&collector, "add")).expect("valid");
+    for (key, is_one) in [
+        (json!({"kind": "EC", "id": "1", "x": "a"}), true),
+        (json!({"kind": "RSA"}), true),
+        (json!({"kind": "other"}), false),
+        (json!({"kind": "EC", "id": 1}), false),
+        (json!({"kind": "EC", "x": 1}), false),
+        (json!({}), false),
+    ] {
+        assert_eq!(schema.check(&json!({"body": key})).is_ok(), is_one, "{key}");
+    }
+}

@@ -48,8 +48,6 @@ async fn values_are_reported_with_their_argument() {
         "operationId": "a", "responses": {},
         "parameters": [
             {"name": "X-Note", "in": "header", "schema": {}},
-            {"name": "sid", "in": "cookie", "schema": {}},
-            {"name": "q", "in": "query", "schema": {}},
         ],
         "requestBody": {"content": {"multipart/form-data": form}},
     }));
@@ -59,9 +57,6 @@ async fn values_are_reported_with_their_argument() {
             json!({"X-Note": "a\nb"}),
             "X-Note: a value has characters that no header can hold",
         ),
-        (json!({"X-Note": [[1]]}), "X-Note: a list or an object"),
-        (json!({"sid": [[1]]}), "sid: a list or an object"),
-        (json!({"q": [[1]]}), "q: a list or an object"),
         (
             json!({"body": {"file": "***"}}),
             "body: file: bytes have to be a text in Base64",
