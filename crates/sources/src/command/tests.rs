@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::catalog::Tool;
 use crate::source::testing::{call, text};
 
 fn collected(tool: Value, source: Value) -> SourceBuilder {

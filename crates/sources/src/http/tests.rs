@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::catalog::OutputContent;
+use crate::catalog::{OutputContent, Tool};
 use crate::net::testing::{response, serve};
 use crate::protocol::Content;
 use crate::source::testing::{call, text};
