@@ -375,14 +375,7 @@ pub(super) fn add_empty_length(request: &mut Request<Full<Bytes>>) {
 }
 
 pub(super) fn is_redirect(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::MOVED_PERMANENTLY
-            | StatusCode::FOUND
-            | StatusCode::SEE_OTHER
-            | StatusCode::TEMPORARY_REDIRECT
-            | StatusCode::PERMANENT_REDIRECT
-    )
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
 pub(super) fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
@@ -414,15 +407,12 @@ fn redirect(
         if !request.body.is_empty() {
             return Err("it has a body, which is not sent to another host");
         }
-        let harmless = [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT];
-        let kept = harmless.map(|name| {
-            let value = request.headers.get(&name).cloned();
-            (name, value)
+        let harmless = [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT].into_iter();
+        let kept = harmless.filter_map(|name| {
+            let value = request.headers.remove(&name)?;
+            Some((name, value))
         });
-        request.headers = kept
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
+        request.headers = kept.collect();
     }
     request.url = next;
     Ok(())

@@ -13,6 +13,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -21,6 +22,10 @@ use tower::Service;
 
 use super::resolve::Resolve;
 use super::{Deadlines, FetchError, Guard, Phase};
+
+/// Idle time of a connection before the system probes it, and the interval between probes.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Connects to what its guard permits.
 #[derive(Clone)]
@@ -139,6 +144,11 @@ impl Parts {
                 Ok(Ok(socket)) => {
                     // Requests are written in one go; waiting to fill a packet only delays them.
                     let _ = socket.set_nodelay(true);
+                    // A stream without events would not notice that its connection is lost.
+                    let keepalive = TcpKeepalive::new()
+                        .with_time(KEEPALIVE_TIME)
+                        .with_interval(KEEPALIVE_INTERVAL);
+                    let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
                     return Ok(socket);
                 }
                 Ok(Err(error)) => last = Some(error),
@@ -230,5 +240,28 @@ impl Write for Stream {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Secure(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_are_probed_while_they_are_idle() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let server = server.expect("a port");
+        let address = server.local_addr().expect("bound");
+        let client = crate::net::Client::builder(Guard::public().allow_loopback()).build();
+        let uri = format!("http://{address}/").parse().expect("a URI");
+        let stream = client.expect("a client").connector().call(uri).await;
+        let Ok(Stream::Plain(socket)) = stream else {
+            panic!("not connected");
+        };
+        assert!(
+            SockRef::from(socket.inner())
+                .keepalive()
+                .expect("a setting")
+        );
     }
 }

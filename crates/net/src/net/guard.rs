@@ -69,10 +69,9 @@ impl EgressConfig {
             https_only: self.https_only,
             hosts: rules(&self.hosts)?,
             denied_hosts: rules(&self.denied_hosts)?,
-            trusted: Vec::new(),
             networks: self.networks.clone(),
             loopback: self.loopback,
-            web_ports_only: false,
+            ..Guard::default()
         })
     }
 }

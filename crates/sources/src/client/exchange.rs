@@ -190,7 +190,7 @@ impl Client {
         let exchanged = std::pin::pin!(async {
             match &self.link {
                 Link::Stdio(link) => link.send(message).await?,
-                Link::Legacy(link) => link.send(message).await?,
+                Link::Legacy(link) => link.poster.send(message).await?,
                 Link::Http(link) => {
                     // Headers mirror it in versions without sessions.
                     let name = stateless

@@ -20,12 +20,12 @@ use crate::net::{
 };
 
 pub(super) struct Link {
-    poster: Poster,
+    pub(super) poster: Poster,
     _reader: AbortOnDrop,
 }
 
 #[derive(Clone)]
-struct Poster {
+pub(super) struct Poster {
     client: Sender,
     url: Url,
     headers: HeaderMap,
@@ -92,19 +92,11 @@ impl Link {
             _reader: AbortOnDrop::spawn(reader),
         })
     }
-
-    pub(super) async fn send(&self, message: Bytes) -> Result<(), ClientError> {
-        self.poster.send(message).await
-    }
-
-    /// Returns a function that sends messages in the background.
-    pub(super) fn sender(&self) -> Send1 {
-        self.poster.sender()
-    }
 }
 
 impl Poster {
-    fn sender(&self) -> Send1 {
+    /// Returns a function that sends messages in the background.
+    pub(super) fn sender(&self) -> Send1 {
         let poster = self.clone();
         Arc::new(move |message| {
             let poster = poster.clone();
@@ -115,7 +107,7 @@ impl Poster {
         })
     }
 
-    async fn send(&self, message: Bytes) -> Result<(), ClientError> {
+    pub(super) async fn send(&self, message: Bytes) -> Result<(), ClientError> {
         let mut outgoing = OutgoingRequest::new(Method::POST, self.url.clone());
         outgoing.headers = self.headers.clone();
         outgoing

@@ -252,7 +252,7 @@ impl Client {
         match &self.link {
             Link::Stdio(link) => link.sender(),
             Link::Http(link) => link.sender(&self.shared),
-            Link::Legacy(link) => link.sender(),
+            Link::Legacy(link) => link.poster.sender(),
         }
     }
 
@@ -265,7 +265,7 @@ impl Client {
         let message = Bytes::from(wire::notification(method, params));
         match &self.link {
             Link::Stdio(link) => link.send(message).await,
-            Link::Legacy(link) => link.send(message).await,
+            Link::Legacy(link) => link.poster.send(message).await,
             Link::Http(link) => {
                 link.exchange(message, None, HeaderInfo::default(), &self.shared)
                     .await

@@ -350,24 +350,11 @@ impl UpstreamConfig {
         entries.filter(|(_, entry)| is_unmatched(entry)).collect()
     }
 
-    /// Returns the configured credentials, if any.
-    ///
-    /// # Errors
-    ///
-    /// There is more than one authentication method, or one that is not valid.
-    pub(super) fn credentials(
-        &self,
-        name: &str,
-        parts: &SourceParts,
-    ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
-        self.credentials_at(name, ".auth", &self.auth, parts)
-    }
-
     /// Returns the credentials for requesting the listing, if there are other ones than for calls.
     ///
     /// # Errors
     ///
-    /// As [`credentials`](Self::credentials), or they would not be used.
+    /// As [`credentials_at`](Self::credentials_at), or they would not be used.
     pub(super) fn listing_credentials(
         &self,
         name: &str,
@@ -388,7 +375,12 @@ impl UpstreamConfig {
         self.credentials_at(name, PLACE, &self.listing_auth, parts)
     }
 
-    fn credentials_at(
+    /// Returns the credentials of the setting at `place`, if any.
+    ///
+    /// # Errors
+    ///
+    /// There is more than one authentication method, or one that is not valid.
+    pub(super) fn credentials_at(
         &self,
         name: &str,
         place: &'static str,
@@ -451,7 +443,7 @@ impl UpstreamConfig {
             tokens: tokens.clone(),
             ..SourceParts::default()
         };
-        let credentials = self.credentials(name, &parts)?;
+        let credentials = self.credentials_at(name, ".auth", &self.auth, &parts)?;
         Ok(credentials.map(|credentials| credentials as Arc<dyn crate::client::Credentials>))
     }
 

@@ -82,7 +82,7 @@ impl Upstream {
         parts: &SourceParts,
     ) -> Result<Self, UpstreamError> {
         let target = config.target_within(name, &parts.memory)?;
-        let credentials = config.credentials(name, parts)?;
+        let credentials = config.credentials_at(name, ".auth", &config.auth, parts)?;
         let forward = config.forwarded(name, parts.signer.as_ref())?;
         let listing = config.listing_credentials(name, parts)?;
         let user_logins = credentials.as_ref().and_then(|c| c.user_logins()).cloned();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -17,6 +18,10 @@ use super::super::resolve::{self, Resolve};
 use super::super::{Guard, MemoryBudget};
 use super::identity::{self, IdentityFiles};
 use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, trust};
+
+/// Interval of pings over HTTP/2 while a request is in progress, and the time for their responses.
+const PINGS: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(10);
 
 /// A [`Client`] in the making.
 pub struct ClientBuilder {
@@ -127,17 +132,9 @@ impl ClientBuilder {
     ///
     /// A certificate that cannot be used.
     pub fn build(self) -> Result<Client, ClientError> {
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_CONNECTION_LIFE)
-            .pool_max_idle_per_host(self.idle_connections)
-            .http1_max_buf_size(usize::from(HEAD_BYTES))
-            .http1_max_headers(HEADERS)
-            .http2_max_header_list_size(u32::from(HEAD_BYTES));
+        let pool = pool_builder(self.idle_connections);
         Ok(Client {
-            pools: Pools::new(builder, self.make_connector()?),
+            pools: Pools::new(pool, self.make_connector()?),
             guard: Arc::new(self.guard),
             deadlines: self.deadlines,
             max_body: self.max_body,
@@ -198,11 +195,60 @@ impl ClientBuilder {
     }
 }
 
+fn pool_builder(idle_connections: usize) -> legacy::Builder {
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_CONNECTION_LIFE)
+        .pool_max_idle_per_host(idle_connections)
+        .http1_max_buf_size(usize::from(HEAD_BYTES))
+        .http1_max_headers(HEADERS)
+        .http2_max_header_list_size(u32::from(HEAD_BYTES))
+        // All requests would go over a connection that is lost, until the system gives it up.
+        .http2_keep_alive_interval(PINGS)
+        .http2_keep_alive_timeout(PONG);
+    builder
+}
+
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
             .field("guard", &self.guard)
             .field("deadlines", &self.deadlines)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use bytes::Bytes;
+    use http::Uri;
+    use http_body_util::Full;
+    use hyper_util::rt::TokioIo;
+    use tokio::net::UnixStream;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::net::Mutex;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_http2_connection_whose_server_does_not_respond_to_pings_is_closed() {
+        let servers = Arc::new(Mutex::new(Vec::new()));
+        let connector = tower::service_fn(move |_: Uri| {
+            let servers = Arc::clone(&servers);
+            Box::pin(async move {
+                let (client, server) = UnixStream::pair()?;
+                servers.lock().push(server);
+                Ok::<_, io::Error>(TokioIo::new(client))
+            })
+        });
+        let pool: legacy::Client<_, Full<Bytes>> =
+            pool_builder(1).http2_only(true).build(connector);
+        let asked = pool.get(Uri::from_static("http://example.com/"));
+        let outcome = timeout(Duration::from_secs(600), asked).await;
+        assert!(outcome.expect("it is given up").is_err());
     }
 }
