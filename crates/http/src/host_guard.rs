@@ -351,7 +351,7 @@ fn is_never_rebound(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName};
+    use http::HeaderName;
 
     use super::*;
 
