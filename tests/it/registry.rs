@@ -146,8 +146,8 @@ fn what_cannot_be_had_is_said_with_the_reason() {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
     let url = format!("{}/other", site.url);
-    let searched = longshore(Path::new("."), &["registry", "search", "a", "--url", &url]);
-    let said = String::from_utf8_lossy(&searched.stderr);
+    let search = ["registry", "search", "a", "--url", &url];
+    let (_, _, said) = longshore(Path::new("."), &search);
     assert_contains(&said, &["it responded with status 404"]);
     let (code, _, said) = ask(&site, &["show", "io.example/weather", "--version", "9.9.9"]);
     assert_eq!(code, Some(1));
