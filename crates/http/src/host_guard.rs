@@ -204,7 +204,7 @@ impl HostGuard {
             return foreign;
         };
         let origin = origin.to_ascii_lowercase();
-        let origin = without_path(&origin);
+        let origin = without_default_port(without_path(&origin));
         if self.origins.iter().any(|listed| listed == origin) {
             return Ok(());
         }
@@ -250,7 +250,8 @@ impl HostGuard {
         let (Some(origin), None) = (origins.next(), origins.next()) else {
             return None;
         };
-        let is_known = |known: &String| origin.as_bytes().eq_ignore_ascii_case(known.as_bytes());
+        let named = without_default_port(origin.to_str().ok()?);
+        let is_known = |known: &String| named.eq_ignore_ascii_case(known);
         self.readers.iter().any(is_known).then(|| origin.clone())
     }
 
@@ -312,6 +313,15 @@ fn without_path(origin: &str) -> &str {
     // The first two slashes follow the scheme.
     let path = origin.match_indices('/').nth(2);
     path.map_or(origin, |(at, _)| origin.split_at(at).0)
+}
+
+/// Returns an origin as browsers send it.
+fn without_default_port(origin: &str) -> &str {
+    [("https://", ":443"), ("http://", ":80")]
+        .iter()
+        .find(|(scheme, _)| origin.starts_with(scheme))
+        .and_then(|(_, port)| origin.strip_suffix(port))
+        .unwrap_or(origin)
 }
 
 impl HostPattern {
@@ -571,8 +581,11 @@ mod tests {
         }
         let with_port = public(&[], &["https://app.example.com:443"]);
         assert_eq!(origin(&with_port, "https://app.example.com"), Ok(()));
-        let page = headers(&[(ORIGIN, "https://app.example.com")]);
-        assert_eq!(with_port.reader(&page).as_ref(), page.get(ORIGIN));
+        for page in ["https://app.example.com", "https://app.example.com:443"] {
+            assert_eq!(origin(&with_port, page), Ok(()));
+            let page = headers(&[(ORIGIN, page)]);
+            assert_eq!(with_port.reader(&page).as_ref(), page.get(ORIGIN));
+        }
         // The origins that are listed are those of other servers; this one's own page needs no listing.
         let own = headers(&[(HOST, "10.0.0.7:8080"), (ORIGIN, "http://10.0.0.7:8080")]);
         assert_eq!(check(&listed, "/mcp", &own), Ok(()));

@@ -83,10 +83,12 @@ impl AppItems {
         artifacts.map_err(unusable)
     }
 
-    /// Checks the settings of the store of large results. Nothing is created.
+    /// Checks the settings of the store of large results. Nothing is left behind.
     pub(super) fn check_artifacts(&self, config: &Config) -> Result<(), AppError> {
         let mut planned = config.clone();
-        without_new_folder(&mut planned.artifacts)?;
+        if self.configured.artifact_store.is_none() {
+            without_new_folder(&mut planned.artifacts)?;
+        }
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         self.open_artifacts(&planned, &keys).map(drop)
     }

@@ -1,4 +1,4 @@
-//! Settings of a check, which creates no files. It may run as another user than the server, who could not write to them.
+//! Settings of a check, which leaves no files behind. It may run as another user than the server, who could not write to them.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::audit::{AuditConfig, AuditError};
 #[cfg(feature = "cli")]
 use crate::config::Config;
 #[cfg(feature = "sources")]
-use crate::source::{ArtifactConfig, ArtifactError};
+use crate::source::{ArtifactConfig, ArtifactError, S3Config};
 
 /// Removes the files and folders that do not exist from the settings, after checking that they could be created.
 ///
@@ -41,10 +41,13 @@ pub(super) fn without_new_file(audit: &mut AuditConfig) -> Result<(), AuditError
     Ok(())
 }
 
-/// Removes the folder of artifacts if it does not exist, after checking that it could be created.
+/// Removes the folder of artifacts if it does not exist, after checking that it could be created. Beside a bucket it is an error,
+/// and stays.
 #[cfg(feature = "sources")]
 pub(super) fn without_new_folder(artifacts: &mut ArtifactConfig) -> Result<(), AppError> {
-    if let Some(path) = artifacts.folder.take_if(|path| !path.exists()) {
+    let has_bucket = artifacts.s3 != S3Config::default();
+    let folder = &mut artifacts.folder;
+    if let Some(path) = folder.take_if(|path| !has_bucket && !path.exists()) {
         let parents = path.ancestors().find(|parent| parent.exists());
         let parent = parents.unwrap_or(Path::new("."));
         check_creation(parent).map_err(|error| {
@@ -60,7 +63,11 @@ pub(super) fn without_new_folder(artifacts: &mut ArtifactConfig) -> Result<(), A
 /// Checks that something can be created in a folder.
 fn check_creation(folder: &Path) -> io::Result<()> {
     let probe = folder.join(format!(".longshore-check-{}", std::process::id()));
-    std::fs::create_dir(&probe)?;
+    match std::fs::create_dir(&probe) {
+        // Of a process that was killed meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => created?,
+    }
     std::fs::remove_dir(&probe)
 }
 

@@ -191,7 +191,10 @@ impl Reloader {
         let error = match reloaded.catch_unwind().await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(MainError::from(error).to_string()),
-            Err(panic) => Some(format!("it panicked: {}", net::panic_message(&*panic))),
+            Err(panic) => {
+                self.catalogs.items.origins.update(&self.current);
+                Some(format!("it panicked: {}", net::panic_message(&*panic)))
+            }
         };
         self.has_failed.store(error.is_some(), Ordering::Relaxed);
         match error {

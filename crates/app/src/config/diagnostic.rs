@@ -73,7 +73,7 @@ impl Diagnostic {
 pub(super) fn setting_name(path: &[String]) -> String {
     let mut name = String::new();
     for part in path {
-        if part.bytes().all(|byte| byte.is_ascii_digit()) {
+        if !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) {
             name.extend(["[", part, "]"]);
         } else {
             name.extend([if name.is_empty() { "" } else { "." }, part]);

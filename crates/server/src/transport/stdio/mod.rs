@@ -176,7 +176,13 @@ impl Calls {
                 }
                 frame = incoming.recv(), if !has_ended && waiting.has_room() => frame,
                 // STD-04: no client reads the responses of calls that take longer.
-                () = tokio::time::sleep(GRACE), if has_ended => return,
+                () = tokio::time::sleep(GRACE), if has_ended => {
+                    tracing::warn!(
+                        requests = waiting.frames.len(),
+                        "requests that wait for others are dropped, since the input has ended"
+                    );
+                    return;
+                }
             };
             let Some(frame) = frame else {
                 has_ended = true;
