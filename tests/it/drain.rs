@@ -210,13 +210,22 @@ fn a_client_of_http_2_that_confirms_nothing_does_not_delay_a_stop() {
 #[test]
 fn a_client_that_does_not_begin_its_tls_handshake_does_not_delay_a_stop() {
     let file = |name| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
-    let mut program = start(&[
-        ("LONGSHORE_HTTP__TLS__CERTIFICATE", &file("server.crt")),
+    let port = free_port();
+    let arguments = ["run", "--host", "127.0.0.1", "--port", &port.to_string()];
+    let variables = [
+        ("LONGSHORE_HTTP__TLS__CERTIFICATE", &*file("server.crt")),
         ("LONGSHORE_HTTP__TLS__KEY", &file("server.key")),
         ("LONGSHORE_HTTP__TLS__HANDSHAKE_SECONDS", "600"),
         ("LONGSHORE_DRAIN__GRACE_SECONDS", "600"),
-    ]);
-    let _silent = TcpStream::connect(program.address).expect("it listens");
+    ];
+    let mut program = Served::spawn(longshore(&arguments, &variables));
+    program.wait_for("https://");
+    let connect = || TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    // Only a serving program handles signals.
+    let mut first = connect();
+    first.write_all(b"not TLS\r\n\r\n").expect("sent");
+    first.read_exact(&mut [0]).expect("an alert");
+    let _silent = connect();
     program.process.signal("TERM");
     assert_eq!(program.process.exit_code(), Some(0));
 }

@@ -382,9 +382,12 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 fn http_2_clients_that_take_all_back_are_told_to_calm_down_and_counted() {
     for (resets, ends) in [(5, false), (60, true)] {
         let server = narrow(|c| c.http.limits.http2_resets = 10);
+        let mut beside = server.connect();
         let told = told_for_resets(&server, resets);
         assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
         counted(&server, "http.limits.http2_resets", u64::from(ends));
+        let call = Stateless::call("say", json!({"message": "hi"}));
+        call.send_on(&mut beside).result();
     }
 }
 

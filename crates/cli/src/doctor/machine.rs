@@ -365,15 +365,13 @@ fn program(of: &str, command: &str, folders: &str) -> Finding {
 }
 
 fn writable(setting: &str, folder: &Path) -> Finding {
-    // A new file: what another user may have put there is not followed.
-    let probe = folder.join(format!(".longshore-doctor-{}", std::process::id()));
+    let probe = folder.join(".longshore-doctor");
     let missing = folder.ancestors().take_while(|folder| !folder.exists());
     let missing: Vec<_> = missing.collect();
+    // Of a check that was killed. A new file, so that no link of another user is followed.
+    let _ = std::fs::remove_file(&probe);
     let written = std::fs::create_dir_all(folder).and_then(|()| File::create_new(&probe));
-    if written.is_ok() {
-        // A leftover probe file is harmless.
-        let _ = std::fs::remove_file(&probe);
-    }
+    let _ = std::fs::remove_file(&probe);
     // The server creates its folder as its own user. A folder that is in use by now is not empty, and stays.
     for created in missing {
         let _ = std::fs::remove_dir(created);
@@ -452,11 +450,12 @@ mod tests {
         assert!(!folder.path().join("a").exists() && folder.path().exists());
         let file = folder.path().join("file");
         std::fs::write(&file, "kept").expect("written");
-        let probe = format!(".longshore-doctor-{}", std::process::id());
+        let probe = folder.path().join(".longshore-doctor");
         #[cfg(unix)]
-        std::os::unix::fs::symlink(&file, folder.path().join(probe)).expect("a link");
+        std::os::unix::fs::symlink(&file, &probe).expect("a link");
         let found = writable("tokens.folder", folder.path());
-        assert_eq!(found.status, Status::Warning, "{found:?}");
+        assert_eq!(found.status, Status::Ok, "{found:?}");
+        assert!(!probe.is_symlink());
         assert_eq!(std::fs::read(&file).expect("read"), b"kept");
         let found = writable("tokens.folder", &file.join("b"));
         assert_eq!(found.status, Status::Warning, "{found:?}");

@@ -109,7 +109,9 @@ pub(crate) fn handle(
             let conclude = move |outcome: CallOutcome<Reply>| {
                 MaybeReady::Ready(match outcome {
                     Ok(reply) => reply.counted(&limits, share, &id),
-                    Err(failure) => call_failed(&id, ("request for the result of a task", &task), failure),
+                    Err(failure) => {
+                        call_failed(&id, ("request for the result of a task", &task), failure)
+                    }
                 })
             };
             let call = Call {

@@ -103,18 +103,25 @@ impl Sender {
             if answer.status.is_success() {
                 return Ok(answer);
             }
+            // A message is sent again only if it was not handled (RFC 9110 section 15.4).
+            let is_followed = outgoing.method == Method::GET
+                || matches!(
+                    answer.status,
+                    StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+                );
+            if is_followed
+                && 0 < left
+                && answer.status.is_redirection()
+                && let Ok(Some(to)) = answer.redirect()
+                && to.origin() == outgoing.url.origin()
+            {
+                left -= 1;
+                outgoing.url = to;
+                continue;
+            }
             secrets.extend(secrets_of(&outgoing.headers, &outgoing.url));
             conceal_in_headers(secrets.iter().map(Cow::from), &mut answer.headers);
-            match self.check(&answer).await {
-                Err(ClientError::Redirected { to })
-                    if 0 < left && to.origin() == outgoing.url.origin() =>
-                {
-                    left -= 1;
-                    outgoing.url = to;
-                    continue;
-                }
-                checked => checked?,
-            }
+            self.check(&answer).await?;
             let mut answer = answer.read().await?;
             conceal(secrets.into_iter().map(Cow::from), &mut answer);
             return Err(ClientError::Status {

@@ -40,6 +40,7 @@ impl Link {
         options: &Options,
         shared: &Arc<Shared>,
     ) -> Result<Self, ClientError> {
+        let origin = url.origin();
         let mut outgoing = OutgoingRequest::new(Method::GET, url);
         outgoing.headers = headers.clone();
         outgoing
@@ -72,7 +73,7 @@ impl Link {
         let posts_to = url
             .join(&endpoint)
             .ok()
-            .filter(|posts_to| posts_to.origin() == url.origin())
+            .filter(|posts_to| posts_to.origin() == origin)
             .ok_or_else(|| {
                 ClientError::Protocol(format!(
                     "its event stream (HTTP+SSE) names the endpoint {:?}, which has another origin than its URL; use the \

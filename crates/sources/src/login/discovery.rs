@@ -232,9 +232,17 @@ pub(crate) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginE
     if !path.is_empty() {
         paths.push(format!("{path}/.well-known/openid-configuration"));
     }
+    let mut invalid = None;
     for path in paths {
-        let Some(found) = document::<Issuer>(client, &at(&url, &path)).await? else {
-            continue;
+        let found = match document::<Issuer>(client, &at(&url, &path)).await {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            // Some servers respond to every path.
+            Err(error @ LoginError::Document { .. }) => {
+                invalid.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
         };
         // Many servers name their issuer by a URL type that adds the slash.
         if !is_same_issuer(&found.issuer, name) {
@@ -245,10 +253,10 @@ pub(crate) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginE
         }
         return Ok(found);
     }
-    Err(LoginError::NoIssuer(cut(name)))
+    Err(invalid.unwrap_or_else(|| LoginError::NoIssuer(cut(name))))
 }
 
-/// Fetches a document. Returns `None` if it does not exist.
+/// Fetches a document. Returns `None` if it does not exist, or is a page.
 async fn document<T: DeserializeOwned>(
     client: &Client,
     url: &Url,
@@ -256,11 +264,9 @@ async fn document<T: DeserializeOwned>(
     let request = OutgoingRequest::new(Method::GET, url.clone())
         .header(ACCEPT, HeaderValue::from_static("application/json"));
     let answer = client.fetch(request).await?;
-    let is_json = answer
-        .headers
-        .get(CONTENT_TYPE)
-        .is_none_or(|kind| kind.as_bytes().windows(4).any(|part| part == b"json"));
-    if answer.status != StatusCode::OK || !is_json {
+    let kind = answer.headers.get(CONTENT_TYPE);
+    let is_page = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    if answer.status != StatusCode::OK || is_page {
         return Ok(None);
     }
     serde_json::from_slice(&answer.body)

@@ -205,7 +205,8 @@ pub(super) async fn authorization(
         report.add(finding);
         if let Some(metadata) = metadata.filter(|_| walks) {
             // Clients send the identifier of the metadata: the URL may have a query, which the identifier has not.
-            let resource = document["resource"].as_str().unwrap_or_default();
+            let resource = document["resource"].as_str();
+            let resource = resource.unwrap_or(&wire.url[..Position::AfterPath]);
             login::walk(wire, resource, &metadata, report).await;
         }
     }

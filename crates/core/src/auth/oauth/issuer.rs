@@ -1,7 +1,7 @@
 //! An issuer and its keys: discovery, refresh, and use during outages.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -17,7 +17,7 @@ use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
 use super::strict_json;
 use crate::auth::credential_cache::Epoch;
-use crate::net::{Client, FetchError, FetchedResponse, OutgoingRequest, with_causes};
+use crate::net::{Client, FetchError, FetchedResponse, Mutex, OutgoingRequest, with_causes};
 
 /// Lifetime of keys without caching headers, and bounds of the lifetime.
 const LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -63,10 +63,8 @@ pub(super) struct IssuerState {
     wanted: Notify,
     /// Number of fetch attempts, which wakes waiting requests.
     attempts: watch::Sender<u64>,
-    /// Time of the last fetch caused by an unknown key, in milliseconds since `began`; 0 if never.
-    unknown_at: AtomicU64,
-    /// Number of fetch attempts before that fetch.
-    attempts_before_unknown: AtomicU64,
+    /// Time of the last fetch caused by an unknown key, and the number of fetch attempts before it.
+    unknown: Mutex<Option<(Instant, u64)>>,
     began: Instant,
     /// True if the last fetch failed, so that the issuer may have newer keys.
     is_outdated: AtomicBool,
@@ -130,8 +128,7 @@ impl Default for IssuerState {
             held: ArcSwapOption::empty(),
             wanted: Notify::new(),
             attempts: watch::Sender::new(0),
-            unknown_at: AtomicU64::new(0),
-            attempts_before_unknown: AtomicU64::new(0),
+            unknown: Mutex::default(),
             began: Instant::now(),
             is_outdated: AtomicBool::new(false),
             changes: Epoch::default(),
@@ -189,26 +186,19 @@ impl Issuer {
             return None;
         }
         let waiting = self.state.attempts.subscribe();
-        let now = u64::try_from(self.state.began.elapsed().as_millis()).unwrap_or(u64::MAX) + 1;
-        let every = u64::try_from(UNKNOWN_EVERY.as_millis()).unwrap_or(u64::MAX);
-        let last = self.state.unknown_at.load(Ordering::Acquire);
-        if last != 0 && now < last.saturating_add(every) {
-            // Valid tokens with a new key arrive together. They wait for the fetch that the first one has requested.
-            let before = self.state.attempts_before_unknown.load(Ordering::Acquire);
-            let is_under_way = *waiting.borrow() == before;
-            return is_under_way.then_some(waiting);
-        }
         let attempts = *waiting.borrow();
-        let swapped =
-            self.state
-                .unknown_at
-                .compare_exchange(last, now, Ordering::AcqRel, Ordering::Acquire);
-        if swapped.is_ok() {
-            let before = &self.state.attempts_before_unknown;
-            before.store(attempts, Ordering::Release);
-            self.state.wanted.notify_one();
+        let mut unknown = self.state.unknown.lock();
+        match *unknown {
+            // Valid tokens with a new key arrive together. They wait for the fetch that the first one has requested.
+            Some((since, before)) if since.elapsed() < UNKNOWN_EVERY => {
+                (attempts == before).then_some(waiting)
+            }
+            _ => {
+                *unknown = Some((Instant::now(), attempts));
+                self.state.wanted.notify_one();
+                Some(waiting)
+            }
         }
-        Some(waiting)
     }
 
     /// Requests the first fetch.
