@@ -314,7 +314,7 @@ impl CompletionResponder {
                 write(&self.id, &self.snapshot, self.revision, &found)
             }
             Ok(Err(error)) => failed(self, error),
-            Err(failure) => call_failed(&self.id, ("completion", argument), failure),
+            Err(failure) => call_failed(&self.id, ("completion", argument), &failure),
         }
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn call(
                 errors::internal_error(&id)
             }
             Ok(Err(error)) => Reply::error(&id, &error),
-            Err(failure) => errors::call_failed(&id, ("method", &name), failure),
+            Err(failure) => errors::call_failed(&id, ("method", &name), &failure),
         })
     };
     let call = Call {

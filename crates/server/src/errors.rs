@@ -60,10 +60,10 @@ pub(super) fn protocol_error(id: &str, error: Option<&ErrorObject>) -> Reply {
 
 /// Responds to a call that returned nothing. `kind` and `name` say what was called.
 #[cold]
-pub(super) fn call_failed(id: &str, (kind, name): (&str, &str), failure: CallFailure) -> Reply {
+pub(super) fn call_failed(id: &str, (kind, name): (&str, &str), failure: &CallFailure) -> Reply {
     match failure {
         CallFailure::TimedOut(limit) => {
-            Reply::fail(id, ErrorCode::Internal, timed_out((kind, name), limit))
+            Reply::fail(id, ErrorCode::Internal, timed_out((kind, name), *limit))
         }
         CallFailure::Panicked => {
             tracing::error!(name = %truncated(name), "a {kind} panicked; its call failed");

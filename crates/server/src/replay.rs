@@ -132,7 +132,7 @@ impl Server {
         failure: CallFailure,
     ) -> MaybeReady {
         let CallFailure::Suspended(call) = failure else {
-            return MaybeReady::Ready(call_failed(id, what, failure));
+            return MaybeReady::Ready(call_failed(id, what, &failure));
         };
         let SuspendedCall {
             suspension,

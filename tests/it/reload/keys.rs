@@ -42,7 +42,7 @@ fn streams_of_a_key_that_is_taken_away_end_and_those_of_others_go_on() {
             "GET /sse HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n{accept}Connection: close\r\n\r\n"
         );
         [post, legacy].map(|request| {
-            let mut stream = TcpStream::connect(&program.address).expect("it listens");
+            let mut stream = TcpStream::connect(program.address).expect("it listens");
             stream.write_all(request.as_bytes()).expect("written");
             let mut begun = BufReader::new(stream);
             let mut head = String::new();

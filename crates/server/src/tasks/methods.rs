@@ -110,7 +110,7 @@ pub(crate) fn handle(
                 MaybeReady::Ready(match outcome {
                     Ok(reply) => reply.counted(&limits, share, &id),
                     Err(failure) => {
-                        call_failed(&id, ("request for the result of a task", &task), failure)
+                        call_failed(&id, ("request for the result of a task", &task), &failure)
                     }
                 })
             };

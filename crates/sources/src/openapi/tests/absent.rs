@@ -114,6 +114,7 @@ fn parts_that_lead_round_in_a_circle_end() {
         "properties": {"id": {"readOnly": true}},
     }});
     let collector = with_schema("3.1.0", &reference, &schemas);
-    let reported = refusals(&collector).concat();
-    assert!(reported.contains("leads back to itself"), "{reported}");
+    assert_eq!(refusals(&collector), [""; 0]);
+    let sent = &schema_of(&collector, "a")["properties"]["body"];
+    assert!(sent.is_object(), "{sent}");
 }
