@@ -118,7 +118,8 @@ fn slow_bodies_are_let_go_of_and_hold_nobody_up() {
 fn slow_readers_are_let_go_of_and_hold_nobody_up() {
     let server = impatient();
     let call = Stateless::call("flood", json!({})).text();
-    let bad = beside(&server, 20, |connection| {
+    // No more than `limits.response_bytes` admits for one address.
+    let bad = beside(&server, 10, |connection| {
         connection.send(&call);
     });
     // Nothing is read until all of them have stalled.

@@ -208,7 +208,11 @@ fn a_layer_that_fails_costs_its_request_and_no_other() {
     let call = Stateless::call("echo", json!({"message": "hi"}));
     let failed = call.clone().and("x-fail", "1").send_on(&mut connection);
     assert_eq!(failed.status, 500);
-    assert_eq!(failed.json()["title"], "Internal Server Error");
+    assert!(
+        failed.body.contains("Internal Server Error"),
+        "{}",
+        failed.body
+    );
     assert!(!failed.body.contains("secret"), "{}", failed.body);
     assert_eq!(call.send_on(&mut connection).result()["isError"], false);
 }
