@@ -17,7 +17,9 @@ use longshore_protocol as protocol;
 
 mod source {
     pub use crate as builtin;
-    pub use longshore_sources::{argument, limits, media_type, tool_plan};
+    #[cfg(feature = "sql")]
+    pub use longshore_sources::tool_plan;
+    pub use longshore_sources::{argument, limits, media_type};
 }
 
 // For the tests of the workspace, which prepare repositories and databases.
