@@ -357,6 +357,16 @@ def check_effects(chart):
         held(f"{name}: effect", None if has_effect else "changes nothing")
 
 
+def check_dependency(chart):
+    """A chart that has this one as a dependency may pass values of its own."""
+    try:
+        chart.validate_schema({"enabled": True, "global": {"team": "a"}})
+        chart.render(values={"enabled": True, "global": {"team": "a"}}, name="tools", namespace="mcp")
+        held("a dependency")
+    except Exception as error:  # noqa: BLE001
+        held("a dependency", error)
+
+
 def check_refusals(chart):
     for name, values in REFUSED.items():
         try:
@@ -394,6 +404,7 @@ with Chart.load(CHART) as loaded:
     check_stopping(loaded)
     check_budget(loaded)
     check_effects(loaded)
+    check_dependency(loaded)
     check_refusals(loaded)
 check_plain_manifests()
 print(f"{passed} passed, {failed} failed")
