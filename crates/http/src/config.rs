@@ -38,7 +38,7 @@ pub struct HttpConfig {
     pub unix_socket: Option<PathBuf>,
     /// Permissions of the socket, as the digits of `chmod`.
     pub unix_socket_mode: SocketMode,
-    /// Number of worker threads. If unset: one per core, but at most one for each 32 MiB of memory.
+    /// Number of worker threads, up to 1024. If unset: one per core, but at most one for each 32 MiB of memory.
     pub workers: Option<usize>,
     /// Maximum number of threads for blocking tools, over all workers; each worker has at least one. Further calls
     /// wait.
@@ -206,7 +206,7 @@ pub struct HttpLimits {
     /// is closed.
     pub http2_resets_per_second: u32,
     /// Maximum number of HTTP/2 control frames per second on one connection: PRIORITY, SETTINGS, PING and unknown
-    /// types. Beyond it, the connection is closed.
+    /// types; at least 100. Beyond it, the connection is closed.
     pub http2_control_frames_per_second: u32,
     /// Interval after which a silent HTTP/2 client gets a PING, and timeout of its response, in seconds.
     pub http2_ping_seconds: u32,
