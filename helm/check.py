@@ -8,7 +8,7 @@ import sys
 import warnings
 
 import yaml
-from helm_python import Chart
+from helm_python import Chart, HelmRenderError
 
 warnings.filterwarnings("ignore")
 import kubernetes_validate  # noqa: E402
@@ -251,6 +251,122 @@ def check_budget(chart):
         held(f"{values}: budget", None if spec == expected else spec)
 
 
+# Everything is on, so that every value can have an effect.
+ALL_ON = {
+    "seal": {"existingSecret": ""},
+    "redis": {"enabled": True, "url": "redis://redis:6379"},
+    "service": {"type": "NodePort"},
+    "networkPolicy": {"enabled": True},
+    "ingress": {"enabled": True},
+    "gateway": {"httpRoute": {"enabled": True, "parentRefs": [{"name": "a"}]}},
+    "dashboards": {"enabled": True},
+}
+AUTOSCALING = {
+    "autoscaling": {"enabled": True},
+    "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
+}
+KEDA = {"keda": {"enabled": True}, "metrics": {"podMonitor": {"enabled": True}}}
+# Values that the general change below does not suit.
+CHANGED = {
+    "port": 8081,
+    "image.digest": f"sha256:{'0' * 64}",
+    "image.pullPolicy": "Always",
+    "redis.url": "redis://other",
+    "service.type": "ClusterIP",
+    "service.externalTrafficPolicy": "Local",
+    "service.ipFamilyPolicy": "SingleStack",
+    "service.loadBalancerSourceRanges": ["10.0.0.0/8"],
+    "command": ["a"],
+    "args": [],
+    "dnsPolicy": "Default",
+    "keda.prometheusAddress": "http://other",
+    "keda.threshold": 7,
+    "podDisruptionBudget.unhealthyPodEvictionPolicy": "AlwaysAllow",
+    "ingress.hosts": [{"host": "other", "paths": [{"path": "/", "pathType": "Prefix"}]}],
+    "gateway.httpRoute.hostnames": ["other"],
+    "gateway.httpRoute.timeout": "1s",
+    "metrics.serviceMonitor.interval": "7s",
+    "metrics.serviceMonitor.scrapeTimeout": "7s",
+    "metrics.podMonitor.interval": "7s",
+    "metrics.podMonitor.scrapeTimeout": "7s",
+    "strategy.type": "Recreate",
+    "image.variant": "runtime",
+    "podDisruptionBudget.minAvailable": 1,
+    "serviceAccount.name": "other",
+    "terminationGracePeriodSeconds": 40,
+    "configFiles": {"a.txt": "b"},
+}
+# Of these, one excludes another.
+EXCLUSIVE = {"keda.enabled", "autoscaling.enabled", "metrics.podMonitor.enabled", "metrics.serviceMonitor.enabled"}
+# What a value needs to have an effect.
+NEEDS = {
+    "redis.secretKey": {"redis": {"existingSecret": "a"}},
+    "replicaCount": {"autoscaling": {"enabled": False}},
+}
+
+
+def merged(one, other):
+    both = dict(one)
+    for key, value in other.items():
+        are_objects = isinstance(value, dict) and isinstance(both.get(key), dict)
+        both[key] = merged(both[key], value) if are_objects else value
+    return both
+
+
+def leaves(values, path=()):
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def check_effects(chart):
+    """Every value of values.yaml changes what is rendered."""
+    def rendered(values):
+        try:
+            return str(chart.render(values=values, name="tools", namespace="mcp"))
+        except HelmRenderError as error:
+            return str(error)
+
+    # A generated key would differ each time.
+    base = merged(ALL_ON, {"seal": {"generate": False}})
+    for path, value in leaves(yaml.safe_load((CHART / "values.yaml").read_text())):
+        name = ".".join(path)
+        if name in EXCLUSIVE:
+            continue
+        if name in CHANGED:
+            changes = [CHANGED[name]]
+        elif isinstance(value, bool):
+            changes = [True, False]
+        elif isinstance(value, int):
+            changes = [value + 1]
+        elif isinstance(value, list):
+            changes = [[*value, {"name": "other", "resources": {"requests": {"cpu": "1"}}}]]
+        elif isinstance(value, dict):
+            changes = [{"other": "a"}]
+        else:
+            changes = ["other"]
+        has_effect = False
+        for scaler in (AUTOSCALING, KEDA):
+            before = merged(merged(base, scaler), NEEDS.get(name, {}))
+            for change in changes:
+                for key in reversed(path):
+                    change = {key: change}
+                has_effect |= rendered(before) != rendered(merged(before, change))
+        held(f"{name}: effect", None if has_effect else "changes nothing")
+
+
+def check_dependency(chart):
+    """A chart that has this one as a dependency may pass values of its own."""
+    try:
+        chart.validate_schema({"enabled": True, "global": {"team": "a"}})
+        chart.render(values={"enabled": True, "global": {"team": "a"}}, name="tools", namespace="mcp")
+        held("a dependency")
+    except Exception as error:  # noqa: BLE001
+        held("a dependency", error)
+
+
 def check_refusals(chart):
     for name, values in REFUSED.items():
         try:
@@ -287,6 +403,8 @@ with Chart.load(CHART) as loaded:
     check_demo(loaded)
     check_stopping(loaded)
     check_budget(loaded)
+    check_effects(loaded)
+    check_dependency(loaded)
     check_refusals(loaded)
 check_plain_manifests()
 print(f"{passed} passed, {failed} failed")

@@ -77,7 +77,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
             let (address, is_secure) = place(&config.http, args.port);
             ask(address, is_secure, path).map_err(|error| {
                 let advice = match wants_a_certificate(&error) {
-                    true => "; it requires a client certificate: set a port for operators (http.admin.port), which is then probed instead",
+                    true => "; it requires a client certificate: set an admin port (http.admin.port), which is then probed instead",
                     false => "",
                 };
                 format!("the server at {address} does not respond: {error}{advice}")
@@ -115,7 +115,7 @@ fn ask_elsewhere(url: &Url) -> Result<String, String> {
     }
 }
 
-/// Returns the address and whether it uses TLS. The operator port has no TLS. It is used if it is named, or if the
+/// Returns the address and whether it uses TLS. The admin port has no TLS. It is used if it is named, or if the
 /// main port requires client certificates.
 fn place(http: &HttpConfig, named: Option<u16>) -> (SocketAddr, bool) {
     let demands = http.tls.client_ca.is_some() && !http.tls.client_optional;

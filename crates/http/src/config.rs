@@ -38,7 +38,7 @@ pub struct HttpConfig {
     pub unix_socket: Option<PathBuf>,
     /// Permissions of the socket, as the digits of `chmod`.
     pub unix_socket_mode: SocketMode,
-    /// Number of worker threads. If unset: one per core, but at most one for each 32 MiB of memory.
+    /// Number of worker threads, up to 1024. If unset: one per core, but at most one for each 32 MiB of memory.
     pub workers: Option<usize>,
     /// Maximum number of threads for blocking tools, over all workers; each worker has at least one. Further calls
     /// wait.
@@ -66,11 +66,11 @@ pub struct HttpConfig {
     /// requires of clients. If false, every `Accept` header is served.
     pub strict_accept: bool,
     /// Serve the transport of 2024-11-05 too: `/sse`, also at `/mcp/sse`, and `/messages`. Its sessions live in one
-    /// process, so several replicas need a balancer that keeps a client with one. Default: false.
+    /// process: several replicas need `state.url`, or a balancer that keeps a client with one. Default: false.
     pub legacy_sse: bool,
     /// Accept responses to client requests at `/mcp/respond` too, for some older clients.
     pub respond_alias: bool,
-    /// A port for operators.
+    /// The admin port.
     pub admin: AdminConfig,
     /// Send the header `Server-Timing` with the milliseconds until the response began, under the name `longshore`.
     pub server_timing: bool,
@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for SocketMode {
     }
 }
 
-/// Separate operator port with `/metrics`, `/health/detailed` and the other health pages, without authentication.
+/// Admin port with `/metrics`, `/health/detailed` and the other health pages, without authentication.
 ///
 /// ```toml
 /// [http.admin]
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for SocketMode {
 pub struct AdminConfig {
     /// IP address to listen on. If unset: `http.host`.
     pub host: Option<IpAddr>,
-    /// Port to listen on; 0 chooses a free one. If unset, there is no operator port.
+    /// Port to listen on; 0 chooses a free one. If unset, there is no admin port.
     pub port: Option<u16>,
 }
 
@@ -206,7 +206,7 @@ pub struct HttpLimits {
     /// is closed.
     pub http2_resets_per_second: u32,
     /// Maximum number of HTTP/2 control frames per second on one connection: PRIORITY, SETTINGS, PING and unknown
-    /// types. Beyond it, the connection is closed.
+    /// types; at least 100. Beyond it, the connection is closed.
     pub http2_control_frames_per_second: u32,
     /// Interval after which a silent HTTP/2 client gets a PING, and timeout of its response, in seconds.
     pub http2_ping_seconds: u32,
@@ -292,13 +292,13 @@ impl HttpConfig {
         {
             conflicts.add(
                 format!("http.admin.port is {port}, which clients have already"),
-                "use another port for operators, or remove the setting",
+                "use another admin port, or remove the setting",
             );
         }
         if host.is_some() && port.is_none() {
             conflicts.add(
                 "http.admin.host is set, and http.admin.port is not: nothing would listen there",
-                "name the port for operators too, or leave the host out",
+                "name the admin port too, or leave the host out",
             );
         }
     }

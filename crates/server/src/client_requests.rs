@@ -31,7 +31,7 @@ pub struct ClientRequestConfig {
     /// Timeout of an elicitation, sampling or other client request in a session, in seconds. The call waits
     /// meanwhile.
     pub timeout_seconds: u64,
-    /// Maximum number of pending client requests of one session.
+    /// Maximum number of pending client requests of one session, up to 200.
     pub per_session: usize,
     /// Maximum number of pending client requests of all sessions. One caller may have three quarters of them.
     pub total: usize,

@@ -213,7 +213,7 @@ pub(super) fn failed(
         }
         // `Internal`, and kinds that are added later.
         _ => {
-            tracing::error!(%name, error = error.message(), source, "a {kind} is at fault");
+            tracing::error!(%name, error = error.message(), source, "a {kind} failed with an internal error");
             internal_error(id)
         }
     }

@@ -372,7 +372,7 @@ impl ResultWriter<'_> {
         let tool = self.name();
         match error.kind() {
             ToolErrorKind::Internal => {
-                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a tool is at fault");
+                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a tool failed with an internal error");
                 internal_error(self.id)
             }
             ToolErrorKind::InvalidArguments => {

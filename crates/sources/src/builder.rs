@@ -30,7 +30,7 @@ impl BuiltSource {
         }
         tracing::warn!(
             source = self.name,
-            "it cannot be loaded now; its previous tools stay listed"
+            "the source cannot be loaded now; its previous tools stay listed"
         );
         let mut stays = known.clone();
         stays.offered.refused = self.offered.refused;

@@ -17,16 +17,22 @@ app.kubernetes.io/name: {{ include "longshore.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
-{{- define "longshore.labels" -}}
+{{- define "longshore.chartLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "longshore.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* The chart's labels, and those of the values, which override them: (list . labels). */}}
+{{/* The chart's labels and commonLabels, and those of one object, which override them: (list . labels). */}}
 {{- define "longshore.labelsWith" -}}
-{{- toYaml (mergeOverwrite (fromYaml (include "longshore.labels" (index . 0))) (deepCopy (default dict (index . 1)))) }}
+{{- $top := index . 0 -}}
+{{- $labels := mergeOverwrite (fromYaml (include "longshore.chartLabels" $top)) (deepCopy (default dict $top.Values.commonLabels)) -}}
+{{- $labels = mergeOverwrite $labels (fromYaml (include "longshore.selectorLabels" $top)) (deepCopy (default dict (index . 1))) -}}
+{{- toYaml $labels }}
+{{- end }}
+
+{{- define "longshore.labels" -}}
+{{- include "longshore.labelsWith" (list . dict) }}
 {{- end }}
 
 {{- define "longshore.podLabels" -}}
@@ -95,6 +101,24 @@ port: http
 scheme: HTTPS
 {{- else -}}
 port: http
+{{- end }}
+{{- end }}
+
+{{/* What a monitor of the Prometheus operator says of its endpoint. */}}
+{{- define "longshore.endpoint" -}}
+port: metrics
+path: /metrics
+interval: {{ .interval }}
+{{- with .scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with .relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

@@ -45,7 +45,7 @@ enum Command {
     Count(count::Arguments),
     /// Serve many tools with the product's library, to measure listings
     ServeTools(serve_tools::Arguments),
-    /// Serve bare hyper: reads the request, answers a fixed body
+    /// Serve bare hyper: reads the request, returns a fixed body
     Baseline(baseline::Arguments),
 }
 

@@ -136,7 +136,7 @@ fn a_file_is_asked_what_configuration_and_models_want_to_know() {
     );
     let said = read_failure(&server, "DELETE FROM orders");
     assert!(
-        said.contains("may not be asked here") || said.contains("only queries that read"),
+        said.contains("not allowed here") || said.contains("only queries that read"),
         "{said}"
     );
     let said = read_failure(&server, "SELECT 1; SELECT 2");

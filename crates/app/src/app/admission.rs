@@ -57,7 +57,7 @@ pub(super) fn log_rejected<'r>(
                     source,
                     place,
                     at,
-                    "not available, and tried again: {}",
+                    "not available yet, and retried: {}",
                     item.problem
                 );
             }

@@ -55,7 +55,7 @@ pub(super) fn warn_of_open_secrets(config: &Config) {
         tracing::warn!(
             setting,
             path = %path.display(),
-            "other users of this container can read it; remove that permission, for a mounted Secret with defaultMode: 0440"
+            "other users of this container can read the secret; remove that permission, for a mounted Secret with defaultMode: 0440"
         );
     }
 }

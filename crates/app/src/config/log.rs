@@ -15,7 +15,7 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// How much: `error`, `warn`, `info`, `debug`, `trace` or `off`; also for each part, as in
+    /// Level: `error`, `warn`, `info`, `debug`, `trace` or `off`; also for parts, as in
     /// `warn,longshore_http=debug`. Default: `info`.
     #[schemars(extend("x-reload" = "live"))]
     pub level: String,

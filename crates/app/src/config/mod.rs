@@ -81,8 +81,8 @@ use crate::transport::stdio::StdioConfig;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Transport for clients. If unset: `http`, or `stdio` if standard input and output are both pipes, `PORT` is not
-    /// set, and the process is neither in a container nor on a platform.
+    /// Transport for clients. If unset: `http`, or `stdio` if standard input and output are both pipes, no setting of
+    /// `http` and neither `PORT` nor `CI` is set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
     /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each protocol feature), `fetch`,
     /// `filesystem`, `memory`, `time`, and in builds that contain them, such as the image, `git` and `sql`. If unset,

@@ -58,7 +58,7 @@ impl TelemetryConfig {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum MetricsPolicy {
-    /// If metrics can be read: there is an operator port, authentication is configured, or metrics are exported.
+    /// If metrics can be read: there is an admin port, authentication is configured, or metrics are exported.
     #[default]
     Auto,
     /// Always.

@@ -458,7 +458,7 @@ impl UpstreamConfig {
                 tracing::warn!(
                     upstream,
                     header = name.as_str(),
-                    "headers of the upstream has a name that the client sets itself; it is left out"
+                    "the upstream's headers contain a name that the client sets itself; the entry is left out"
                 );
                 continue;
             }

@@ -299,10 +299,13 @@ impl Upstream {
         if hides && !hid {
             tracing::warn!(
                 upstream = self.name,
-                "it is down, and not listed until it is back (on_down is hide)"
+                "the upstream server is down; its items are hidden until it reconnects (on_down is hide)"
             );
         } else if hid && !hides {
-            tracing::info!(upstream = self.name, "it is back, and listed again");
+            tracing::info!(
+                upstream = self.name,
+                "the upstream server has reconnected; its items are listed again"
+            );
         }
         hides != hid && self.known.load().is_some()
     }

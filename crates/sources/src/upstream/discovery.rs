@@ -48,7 +48,7 @@ pub(super) async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Resul
             tracing::warn!(
                 upstream = upstream.name,
                 problem,
-                "the items from before the change of its configuration stay listed"
+                "the upstream server's items from before its configuration changed stay listed"
             );
             upstream.recall(remembered);
             Ok(())

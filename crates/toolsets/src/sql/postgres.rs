@@ -302,7 +302,7 @@ impl Postgres {
             SqlState::INSUFFICIENT_PRIVILEGE,
         ];
         if refusals.contains(answer.code()) {
-            return SqlError::Refused(format!("this may not be asked here: {text}"));
+            return SqlError::Refused(format!("this query is not allowed here: {text}"));
         }
         SqlError::Answer(text)
     }

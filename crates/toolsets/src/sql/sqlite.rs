@@ -223,7 +223,7 @@ impl Sqlite {
             }
             ErrorCode::OperationInterrupted => SqlError::Answer(stop.overdue("the query")),
             ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly => {
-                let problem = format!("this may not be asked here: {}", message(&error));
+                let problem = format!("this query is not allowed here: {}", message(&error));
                 SqlError::Refused(problem)
             }
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
