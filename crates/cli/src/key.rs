@@ -15,7 +15,7 @@ pub(super) enum KeyCommand {
     /// Generate a key, and print it once with its hash and the setting for it
     New {
         /// Name of the key's holder
-        #[arg(value_name = "NAME", default_value = "somebody")]
+        #[arg(value_name = "NAME", default_value = "client")]
         name: String,
 
         /// Format of the configuration file

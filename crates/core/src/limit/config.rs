@@ -211,6 +211,10 @@ impl LimitConfig {
             }
         }
         let (high, critical) = (self.memory_high_percent, self.memory_critical_percent);
+        if high == 0 {
+            let problem = "set it to 1 to 100; at 0 no session could begin";
+            return Some(("limits.memory_high_percent".to_owned(), problem));
+        }
         if critical < high || 100 < critical {
             let problem = "it must be between limits.memory_high_percent and 100";
             return Some(("limits.memory_critical_percent".to_owned(), problem));
@@ -306,14 +310,14 @@ mod tests {
             let found = config.problem().map(|(setting, _)| setting);
             assert_eq!(found.as_deref() == Some("limits.server.burst"), problem);
         }
-        for (high, critical) in [(91, 90), (80, 101)] {
+        for (high, critical, at) in [(91, 90, "critical"), (80, 101, "critical"), (0, 90, "high")] {
             let config = LimitConfig {
                 memory_high_percent: high,
                 memory_critical_percent: critical,
                 ..LimitConfig::default()
             };
             let (setting, _) = config.problem().expect("a problem");
-            assert_eq!(setting, "limits.memory_critical_percent");
+            assert_eq!(setting, format!("limits.memory_{at}_percent"));
         }
     }
 }
