@@ -164,18 +164,24 @@ impl<'p> Reader<'p> {
             }
             _ => endpoint,
         };
-        let is_url = endpoint.parse::<http::Uri>().is_ok_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+        let url = endpoint.parse::<http::Uri>().ok();
+        let url = url.filter(|url| {
+            matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()
         });
-        if !is_url {
-            self.is_refused = true;
-            // The endpoint may contain a secret.
-            self.doubts.push(format!(
-                "the endpoint for {} (telemetry.endpoint, OTEL_EXPORTER_OTLP_ENDPOINT) is not an http:// or https:// URL, such as http://collector:4318; they are not exported",
-                signal.word().to_lowercase()
-            ));
-        }
-        is_url.then_some(endpoint)
+        let problem = match url.as_ref().and_then(http::Uri::authority) {
+            None => "is not an http:// or https:// URL, such as http://collector:4318",
+            Some(authority) if authority.as_str().contains('@') => {
+                "has a user name or password; put it into a header, by OTEL_EXPORTER_OTLP_HEADERS"
+            }
+            Some(_) => return Some(endpoint),
+        };
+        self.is_refused = true;
+        // The endpoint may contain a secret.
+        self.doubts.push(format!(
+            "the endpoint for {} (telemetry.endpoint, OTEL_EXPORTER_OTLP_ENDPOINT) {problem}; they are not exported",
+            signal.word().to_lowercase()
+        ));
+        None
     }
 
     fn is_insecure(&mut self, signal: Signal) -> bool {
