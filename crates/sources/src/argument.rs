@@ -41,6 +41,7 @@ pub struct ArgumentConfig {
     /// Maximum value of a number.
     pub maximum: Option<f64>,
     /// Type of the elements of an array. Default: `string`.
+    #[serde(deserialize_with = "type_of_items")]
     pub items: Option<ArgumentType>,
 }
 
@@ -154,6 +155,18 @@ fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
         other => Err(D::Error::custom(format_args!(
             "{other} is neither true nor false"
         ))),
+    }
+}
+
+/// Reads a type, and says what to write instead of a JSON Schema.
+fn type_of_items<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ArgumentType>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Object(_) => Err(D::Error::custom(
+            "it must be a type, as in `items: string`; to describe items further, set input_schema instead of arguments",
+        )),
+        kind => Option::deserialize(kind).map_err(D::Error::custom),
     }
 }
 
@@ -347,7 +360,7 @@ mod tests {
             ),
             (
                 json!({"type": "array", "items": {"type": "integer"}}),
-                "arguments.a.items: unknown variant",
+                "arguments.a.items: it must be a type",
             ),
             (
                 json!({"format": "date"}),
