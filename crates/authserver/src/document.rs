@@ -20,6 +20,7 @@ use super::registration::ClientMetadata;
 use super::server::AuthorizationServer;
 use crate::limit::{ClientLimits, is_public, subnet};
 use crate::net::{self, FetchError, OutgoingRequest};
+use crate::telemetry::LogInterval;
 
 /// Documents that are kept at most.
 const KEPT_MAX: usize = 1000;
@@ -202,13 +203,17 @@ async fn fetch(
     let request = OutgoingRequest::get(url.clone())
         .header(ACCEPT, HeaderValue::from_static("application/json"));
     let answer = server.web.fetch(request).await.map_err(|error| {
-        tracing::info!(
-            client_id = id,
-            %error,
-            setting = "auth.oauth.facade.metadata_documents",
-            "cannot fetch a client metadata document; if this server must not reach it, set metadata_documents to false, and \
-             clients register themselves"
-        );
+        // Anybody can name a document.
+        static LINES: LogInterval = LogInterval::new(Duration::from_secs(1));
+        if LINES.passes() {
+            tracing::info!(
+                client_id = id,
+                %error,
+                setting = "auth.oauth.facade.metadata_documents",
+                "cannot fetch a client metadata document; if this server must not reach it, set metadata_documents to false, \
+                 and clients register themselves (logged once a second)"
+            );
+        }
         match error {
             FetchError::Resolve { .. }
             | FetchError::Connect { .. }

@@ -233,8 +233,8 @@ impl CallContext {
 
     /// Reports progress to the caller: `progress` of `total`, and a message about the current step.
     ///
-    /// Does nothing unless the client has requested progress. Progress must increase: other reports are dropped, and
-    /// so are reports within 20 ms of the last one, unless they reach `total`.
+    /// Does nothing unless the client has requested progress. Progress must increase: other reports are dropped.
+    /// Of reports within 20 ms of the last one, only the newest is sent: when that time is over, or before the response.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
         if !self.replay.is_muted() && self.outlet.progress(progress, total, message) {
             // Sends the notification before the tool continues.

@@ -1,6 +1,8 @@
 //! Messages of a running call to its caller, before the response.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, OnceLock};
 use std::task::{Context, Waker};
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::LogLevel;
 use crate::net::Mutex;
@@ -63,11 +65,21 @@ struct Queue {
     messages: VecDeque<Bytes>,
     bytes: usize,
     waker: Option<Waker>,
-    /// The last progress that was reported, and when.
-    progress: Option<(f64, Instant)>,
+    progress: Option<LastProgress>,
     /// Log messages since the second in which the first of them came.
     logged: Option<(u32, Instant)>,
     dropped: Dropped,
+}
+
+/// The last progress that was reported.
+#[derive(Debug)]
+struct LastProgress {
+    value: f64,
+    /// Time of the last report that was sent.
+    sent: Instant,
+    /// The newest report that followed too soon. It is sent after the pause, or before the response.
+    held: Option<Bytes>,
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 /// Number of messages dropped by each limit.
@@ -118,8 +130,8 @@ impl Notifier {
         self.wanted.progress_token.is_some()
     }
 
-    /// Reports progress (PROG-01), if the caller requested it and the value has increased. Drops reports that follow
-    /// too soon, except the last.
+    /// Reports progress (PROG-01), if the caller requested it and the value has increased. Of reports that follow too soon, the
+    /// newest is sent after a pause.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: &str) -> bool {
         let Some(token) = &self.wanted.progress_token else {
             return false;
@@ -128,14 +140,13 @@ impl Notifier {
             return false;
         }
         let mut queue = self.queue();
-        let now = Instant::now();
-        if let Some((last, then)) = queue.progress {
-            let is_end = total.is_some_and(|total| total <= progress);
-            if progress <= last || now.duration_since(then) < PROGRESS_PAUSE && !is_end {
-                return false;
-            }
+        if queue
+            .progress
+            .as_ref()
+            .is_some_and(|last| progress <= last.value)
+        {
+            return false;
         }
-        queue.progress = Some((progress, now));
         let mut out =
             br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#
                 .to_vec();
@@ -149,7 +160,26 @@ impl Notifier {
             push_string(&mut out, message);
         }
         out.extend_from_slice(b"}}");
-        queue.push(out.into(), self.wanted.room);
+        let now = Instant::now();
+        let is_end = total.is_some_and(|total| total <= progress);
+        match &mut queue.progress {
+            Some(last) if now.duration_since(last.sent) < PROGRESS_PAUSE && !is_end => {
+                last.value = progress;
+                // A reader that waits learns of the first one, and then of the end of the pause.
+                if last.held.replace(out.into()).is_none() {
+                    queue.wake();
+                }
+            }
+            _ => {
+                queue.progress = Some(LastProgress {
+                    value: progress,
+                    sent: now,
+                    held: None,
+                    pause: None,
+                });
+                queue.push(out.into(), self.wanted.room);
+            }
+        }
         self.spoke.store(true, Ordering::Release);
         true
     }
@@ -212,14 +242,23 @@ impl Notifier {
     }
 
     /// Polls for the next message. If none is queued, `cx` is woken by the next one.
-    pub fn next(&self, cx: &Context<'_>) -> Option<Bytes> {
+    pub fn next(&self, cx: &mut Context<'_>) -> Option<Bytes> {
         let mut queue = self.queue();
-        let message = queue.messages.pop_front();
-        match &message {
-            Some(message) => queue.bytes -= message.len(),
-            None => queue.listen(cx),
+        if let Some(message) = queue.messages.pop_front() {
+            queue.bytes -= message.len();
+            return Some(message);
         }
-        message
+        let progress = queue.progress.as_mut();
+        let due = progress.and_then(|progress| progress.poll_held(cx));
+        if due.is_none() {
+            queue.listen(cx);
+        }
+        due
+    }
+
+    /// Returns the report of progress that waits for the end of its pause, which a response does not wait for.
+    pub fn held_progress(&self) -> Option<Bytes> {
+        self.queue().progress.as_mut()?.held.take()
     }
 
     /// Returns true if a message is queued. Otherwise `cx` is woken by the next one.
@@ -250,9 +289,7 @@ impl Notifier {
     pub fn release_connection(&self) {
         self.release_connection.store(true, Ordering::Release);
         self.spoke.store(true, Ordering::Release);
-        if let Some(waker) = self.queue().waker.take() {
-            waker.wake();
-        }
+        self.queue().wake();
     }
 
     pub fn is_let_go(&self) -> bool {
@@ -273,6 +310,23 @@ impl Notifier {
     }
 }
 
+impl LastProgress {
+    /// Returns the report that was held, once the pause is over.
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
+        self.held.as_ref()?;
+        let over = self.sent + PROGRESS_PAUSE;
+        let pause = self
+            .pause
+            .get_or_insert_with(|| Box::pin(sleep_until(over)));
+        if pause.as_mut().poll(cx).is_pending() {
+            return None;
+        }
+        self.sent = Instant::now();
+        self.pause = None;
+        self.held.take()
+    }
+}
+
 impl Queue {
     fn push(&mut self, message: Bytes, room: QueueLimits) {
         if room.messages as usize <= self.messages.len() {
@@ -289,6 +343,10 @@ impl Queue {
     fn keep(&mut self, message: Bytes) {
         self.bytes += message.len();
         self.messages.push_back(message);
+        self.wake();
+    }
+
+    fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -302,7 +360,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::task::Waker;
+    use std::task::{Poll, Waker};
 
     fn outlet(log_level: Option<LogLevel>) -> Notifier {
         Notifier::new(NotifyOptions {
@@ -314,8 +372,8 @@ mod tests {
     }
 
     fn said(outlet: &Notifier) -> Vec<String> {
-        let cx = Context::from_waker(Waker::noop());
-        std::iter::from_fn(|| outlet.next(&cx))
+        let mut cx = Context::from_waker(Waker::noop());
+        std::iter::from_fn(|| outlet.next(&mut cx))
             .map(|message| String::from_utf8_lossy(&message).into_owned())
             .collect()
     }
@@ -349,6 +407,38 @@ mod tests {
             "{}",
             said[1]
         );
+        assert_eq!(outlet.held_progress(), None, "an older report");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn prog_02_the_newest_report_is_sent_after_the_pause_or_before_the_response() {
+        let outlet = outlet(None);
+        let next = || async {
+            let message = std::future::poll_fn(|cx| match outlet.next(cx) {
+                Some(message) => Poll::Ready(message),
+                None => Poll::Pending,
+            });
+            let message = message.await;
+            let message: serde_json::Value = serde_json::from_slice(&message).expect("JSON");
+            message["params"]["progress"].as_f64().expect("progress")
+        };
+        let begun = Instant::now();
+        for step in 1..=3 {
+            assert!(outlet.progress(f64::from(step), None, ""));
+        }
+        assert!(!outlet.progress(2.5, None, ""), "it has been at 3");
+        assert_eq!(next().await, 1.0);
+        assert_eq!(next().await, 3.0);
+        assert_eq!(begun.elapsed(), PROGRESS_PAUSE);
+        let (later, ()) = tokio::join!(next(), async {
+            outlet.progress(4.0, None, "");
+        });
+        assert_eq!(later, 4.0, "the reader that waited is woken");
+        assert_eq!(begun.elapsed(), 2 * PROGRESS_PAUSE);
+        outlet.progress(5.0, None, "");
+        let held = outlet.held_progress().expect("a report");
+        assert!(held.ends_with(br#""progress":5}}"#), "{held:?}");
+        assert_eq!(outlet.held_progress(), None);
     }
 
     #[tokio::test(start_paused = true)]

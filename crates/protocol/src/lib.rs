@@ -50,7 +50,9 @@ pub use revision::Revision;
 pub use tools::{Icon, Implementation, ToolAnnotations};
 #[cfg(any(fuzzing, test, feature = "testing"))]
 pub use uri_template::template_holds;
-pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate, fault_of_uri, percent_decoded};
+pub use uri_template::{
+    TemplateError, URI_MAX_BYTES, UriTemplate, encoded_uri, fault_of_uri, percent_decoded,
+};
 pub use write::{is_plain, push_escaped, push_json, push_string};
 
 /// Returns a number with its noun: `1 tool`, `2 tools`.

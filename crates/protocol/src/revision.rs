@@ -81,11 +81,6 @@ impl Revision {
         Self::V2025_03_26 <= self
     }
 
-    /// Returns true if a response over HTTP may be a stream with requests to the client.
-    pub fn has_streamed_answers(self) -> bool {
-        Self::V2025_03_26 <= self
-    }
-
     /// Returns true if sampling may have tools, and messages several blocks.
     pub fn has_sampling_tools(self) -> bool {
         Self::V2025_11_25 <= self

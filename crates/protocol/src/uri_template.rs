@@ -337,8 +337,32 @@ pub fn fault_of_uri(uri: &str) -> Option<&'static str> {
     if !has_scheme {
         return Some("it does not begin with a scheme, such as `file:`");
     }
-    uri.contains(|c: char| c.is_control() || c == ' ' || is_excluded(c))
+    uri.contains(must_be_encoded)
         .then_some("it has a character that must be percent-encoded")
+}
+
+fn must_be_encoded(character: char) -> bool {
+    character.is_control() || character == ' ' || is_excluded(character)
+}
+
+/// Percent-encodes what [`fault_of_uri`] rejects.
+pub fn encoded_uri(uri: &str) -> Cow<'_, str> {
+    if !uri.contains(must_be_encoded) {
+        return Cow::Borrowed(uri);
+    }
+    let mut encoded = String::with_capacity(uri.len() + 16);
+    for character in uri.chars() {
+        match must_be_encoded(character) {
+            true => {
+                let mut bytes = [0; 4];
+                for byte in character.encode_utf8(&mut bytes).bytes() {
+                    encoded.push_str(&format!("%{byte:02X}"));
+                }
+            }
+            false => encoded.push(character),
+        }
+    }
+    Cow::Owned(encoded)
 }
 
 fn is_reserved(byte: u8) -> bool {

@@ -131,6 +131,9 @@ impl EventSource for CallStream {
                 return Poll::Ready(Some(StreamEvent::message(message)));
             }
             let Some(running) = &mut self.running else {
+                if let Some(message) = self.context.outlet.held_progress() {
+                    return Poll::Ready(Some(StreamEvent::message(message)));
+                }
                 self.is_over = true;
                 return Poll::Ready(self.answer.take().map(StreamEvent::response));
             };

@@ -217,8 +217,6 @@ pub(super) enum ClientReachability {
     Reachable,
     /// The client accepts no event stream.
     NoStream,
-    /// The protocol version has no requests to clients over this transport.
-    OldRevision,
     /// The caller does not use the protocol.
     Plain,
 }
@@ -232,9 +230,6 @@ impl ClientReachability {
                 "it accepts no event stream; add text/event-stream to the Accept header of the call",
             ),
             Self::Plain => Some("the call does not use MCP; call the tool over MCP"),
-            Self::OldRevision => {
-                Some("protocol version 2024-11-05 has no client requests over this transport")
-            }
         }
     }
 }
@@ -278,16 +273,11 @@ impl CallerProfile {
             capabilities: session.map_or_else(Default::default, |session| session.capabilities),
             reach: match (channel, session) {
                 (Channel::Rest, _) => ClientReachability::Plain,
-                (Channel::Stdio, _) | (_, None) => ClientReachability::Reachable,
-                (Channel::Http { .. } | Channel::Batch { .. }, Some(session)) => {
-                    if !accepts_stream {
-                        ClientReachability::NoStream
-                    } else if session.revision.has_streamed_answers() {
-                        ClientReachability::Reachable
-                    } else {
-                        ClientReachability::OldRevision
-                    }
+                // Also with 2024-11-05, which the first clients of Streamable HTTP negotiate.
+                (Channel::Http { .. } | Channel::Batch { .. }, Some(_)) if !accepts_stream => {
+                    ClientReachability::NoStream
                 }
+                _ => ClientReachability::Reachable,
             },
             room: match channel {
                 Channel::Rest => QueueLimits::default(),

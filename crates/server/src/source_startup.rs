@@ -267,9 +267,7 @@ impl DeferredRequest {
                     .map(|text| body.bytes.slice_ref(text.as_bytes())),
                 arguments_repeat: params.arguments_repeat,
             },
-            ClientReachability::Reachable
-            | ClientReachability::NoStream
-            | ClientReachability::OldRevision => {
+            ClientReachability::Reachable | ClientReachability::NoStream => {
                 let is_batch = body.bytes.trim_ascii_start().starts_with(b"[");
                 RequestText::Message(match is_batch {
                     true => element(body.bytes, request.id, bounds)?,

@@ -57,6 +57,13 @@ fn issuer() -> Site {
             "not-yet" => with(&[("nbf", (now() + 600).into())]),
             "of-another-issuer" => with(&[("iss", "https://evil.example.com".into())]),
             "odd-scope" => with(&[("scope", 7.into())]),
+            "of-a-type" => with(&[("token_use", "access_token".into())]),
+            "to-refresh" => with(&[("token_type", "refresh_token".into())]),
+            "to-refresh-at-ory" => with(&[
+                ("token_type", "Bearer".into()),
+                ("token_use", "refresh_token".into()),
+            ]),
+            "to-refresh-at-keycloak" => with(&[("typ", "Refresh".into())]),
             "active-as-text" => with(&[("active", "true".into())]),
             "twice" => Told::json(200, json!([{"active": true}])),
             "broken" => Told::json(500, json!({})),
@@ -121,6 +128,7 @@ fn each_answer_of_the_issuer_has_its_status() {
         ("good", 200, "#42 orders:read"),
         ("of-several-servers", 200, "#42 orders:read"),
         ("without-expiry", 200, "#42 orders:read"),
+        ("of-a-type", 200, "#42 orders:read"),
         ("without-subject", 200, "#app orders:read"),
         ("of-another-server", 401, "another audience"),
         (
@@ -133,6 +141,9 @@ fn each_answer_of_the_issuer_has_its_status() {
         ("of-another-issuer", 401, "another issuer"),
         ("odd-scope", 401, "scopes"),
         ("unknown", 401, "not active"),
+        ("to-refresh", 401, "not active"),
+        ("to-refresh-at-ory", 401, "not active"),
+        ("to-refresh-at-keycloak", 401, "not active"),
         (
             "active-as-text",
             503,

@@ -323,6 +323,56 @@ fn that_there_are_more_suggestions_is_passed_on() {
 }
 
 #[test]
+fn a_resource_whose_uri_is_not_encoded_is_listed_and_read_by_the_spelling_of_its_server() {
+    let site = upstream(|method, _, message| {
+        let own = "file:///data/a report <1>.txt";
+        let result = match method {
+            "initialize" => json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"resources": {}},
+                "serverInfo": {"name": "x", "version": "0"},
+            }),
+            "resources/list" => json!({"resources": [{"uri": own, "name": "report"}]}),
+            "resources/templates/list" => json!({"resourceTemplates": []}),
+            "resources/read" if message["params"]["uri"] == own => {
+                json!({"contents": [{"uri": own, "text": "good"}]})
+            }
+            _ => return None,
+        };
+        Some(Told::json(200, response(message, result)))
+    });
+    let server = with_demo("up", legacy(&site)).start();
+    let listed = result(&server, "2025-11-25", "resources/list", json!({}));
+    let uri = &listed["resources"][0]["uri"];
+    assert_eq!(uri, "file:///data/a%20report%20%3C1%3E.txt");
+    let params = json!({ "uri": uri });
+    let read = result(&server, "2025-11-25", "resources/read", params);
+    assert_eq!(read["contents"], json!([{"uri": uri, "text": "good"}]));
+}
+
+#[test]
+fn servers_of_2024_11_05_complete_without_declaring_it() {
+    for (completes, values) in [(true, json!(["one"])), (false, json!([]))] {
+        let site = upstream(move |method, _, message| {
+            let result = match method {
+                "initialize" => json!({
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {"prompts": {}},
+                    "serverInfo": {"name": "x", "version": "0"},
+                }),
+                "completion/complete" if completes => json!({"completion": {"values": ["one"]}}),
+                _ => return None,
+            };
+            Some(Told::json(200, response(message, result)))
+        });
+        let server = with_demo("up", legacy(&site)).start();
+        let params = json!({"ref": {"type": "ref/prompt", "name": "up__ask"}, "argument": {"name": "a", "value": ""}});
+        let completed = result(&server, "2025-11-25", "completion/complete", params);
+        assert_eq!(completed["completion"]["values"], values, "{completed}");
+    }
+}
+
+#[test]
 fn the_error_of_a_completion_is_the_upstreams() {
     let site = upstream(|method, _, message| {
         let refused = || Told::json(200, error(message, -32602, json!({})));

@@ -180,6 +180,11 @@ trait Sink: Send {
 
     /// Reopens a named file. Returns true if it is empty.
     fn reopen(&mut self) -> io::Result<bool>;
+
+    /// Returns true for a file that was deleted, so that nobody could read what is written.
+    fn is_deleted(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -360,3 +360,26 @@ async fn the_file_is_the_owners_alone() {
         assert_eq!(mode & 0o777, 0o600);
     }
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_deleted_is_created_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let config = AuditConfig {
+        file: Some(path.clone()),
+        required: true,
+        ..AuditConfig::default()
+    };
+    let audit = Audit::start(&config, &Telemetry::default())
+        .expect("starts")
+        .expect("is on");
+    audit.begin();
+    audit.note(Entry::new(Event::Call));
+    audit.queue.written().await;
+    std::fs::remove_file(&path).expect("there");
+    audit.note(refusal());
+    audit.flush(Duration::from_secs(20)).await;
+    let left = events(&std::fs::read(&path).expect("created again"));
+    assert_eq!(left, ["refusal", "stop"]);
+}

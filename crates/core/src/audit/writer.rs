@@ -145,6 +145,14 @@ impl Writer {
 
 impl SinkBuffer {
     fn write(&mut self) -> io::Result<()> {
+        if self.taken < self.bytes.len() && self.sink.is_deleted() {
+            let is_empty = self.sink.reopen()?;
+            self.begin_line_anew(is_empty);
+            tracing::warn!(
+                place = self.name,
+                "the file of the audit log was deleted, with the records in it; it is created again"
+            );
+        }
         while self.taken < self.bytes.len() {
             match self.sink.write(&self.bytes[self.taken..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -240,6 +248,12 @@ impl Sink for NamedFile {
     fn reopen(&mut self) -> io::Result<bool> {
         self.file = open(&self.path)?;
         Ok(self.file.metadata()?.len() == 0)
+    }
+
+    #[cfg(unix)]
+    fn is_deleted(&self) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 }
 

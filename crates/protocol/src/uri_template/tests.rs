@@ -375,3 +375,16 @@ proptest! {
         let _ = fault_of_uri(&uri);
     }
 }
+
+#[test]
+fn what_a_uri_may_not_have_is_encoded() {
+    for (uri, encoded) in [
+        ("file:///a%20b", "file:///a%20b"),
+        ("file:///ü", "file:///ü"),
+        ("file:///a b<c>\n", "file:///a%20b%3Cc%3E%0A"),
+        ("x:\u{85}", "x:%C2%85"),
+    ] {
+        assert_eq!(encoded_uri(uri), encoded);
+        assert_eq!(fault_of_uri(encoded), None);
+    }
+}

@@ -46,7 +46,8 @@ impl Listing {
         let declares = |name: &str| server.capabilities.contains_key(name);
         let has = |name: &str| declares(name) || announced(name);
         let mut listing = Self {
-            completes: has("completions"),
+            // Before 2025-03-26 there is no such capability.
+            completes: has("completions") || !server.revision.announces_completions(),
             reads: has("resources"),
             ..Self::default()
         };

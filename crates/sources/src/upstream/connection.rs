@@ -4,7 +4,7 @@
 mod calls;
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::usage::Usage;
 use crate::auth::Principal;
 use crate::client::{LifecycleCache, Target};
 use crate::net::{Background, BreakerState, Bulkhead, BulkheadStats};
-use crate::protocol::UriTemplate;
+use crate::protocol::{UriTemplate, encoded_uri};
 use crate::source::credentials::Credentials;
 use crate::source::parts::SourceParts;
 use crate::source::per_user::UserLogins;
@@ -197,19 +197,24 @@ impl Upstream {
             .iter()
             .filter_map(|entry| UriTemplate::parse(entry["uriTemplate"].as_str()?).ok())
             .collect();
-        let listed: HashSet<&str> = known
+        let listed: HashMap<Cow<'_, str>, &str> = known
             .resources
             .iter()
             .filter_map(|entry| entry["uri"].as_str())
+            .map(|uri| (encoded_uri(uri), uri))
             .collect();
-        let is_own =
-            |uri: &str| listed.contains(uri) || templates.iter().any(|t| t.matches(uri).is_some());
+        let own_of = |uri: Cow<'_, str>| match listed.get(&uri) {
+            Some(own) => Some((*own).to_owned()),
+            None => templates
+                .iter()
+                .any(|template| template.matches(&uri).is_some())
+                .then(|| uri.into_owned()),
+        };
         let prefix = UriPrefix::of(&self.name);
         let mut own = SubscribedResources::new();
         for uri in uris {
             let there = [Some(Cow::Borrowed(&**uri)), prefix.there(uri)];
-            let mut there = there.into_iter().flatten();
-            if let Some(there) = there.find(|there| is_own(there)) {
+            if let Some(there) = there.into_iter().flatten().find_map(own_of) {
                 own.entry(there.into()).or_default().push(Arc::clone(uri));
             }
         }

@@ -55,8 +55,8 @@ pub(super) struct Links {
     name: String,
     prefix: UriPrefix,
     keys: Arc<KeyRing>,
-    /// URIs that it lists, with true for those that have a prefix here.
-    own: HashMap<String, bool>,
+    /// URIs that it lists, with the local form of those that have another one here.
+    own: HashMap<String, Option<String>>,
     templates: Vec<(UriTemplate, bool)>,
     /// True if it has resources that can be read.
     reads: bool,
@@ -90,9 +90,10 @@ impl Links {
         }
     }
 
-    /// Adds a URI that the upstream lists, with its local prefix, if any.
-    pub(super) fn add(&mut self, uri: &str, prefix: &UriPrefix) {
-        self.own.insert(uri.to_owned(), prefix.is_some());
+    /// Adds a URI that the upstream lists, with its local form.
+    pub(super) fn add(&mut self, uri: &str, here: &str) {
+        let renamed = (here != uri).then(|| here.to_owned());
+        self.own.insert(uri.to_owned(), renamed);
     }
 
     /// Adds a template that the upstream lists, with its local prefix, if any.
@@ -110,21 +111,21 @@ impl Links {
 
     /// Returns true for a URI that the upstream lists, or that matches one of its templates.
     pub(super) fn knows(&self, uri: &str) -> bool {
-        self.is_prefixed(uri).is_some()
+        self.listed(uri).is_some()
     }
 
     /// Returns the local form of a listed URI; `None` if it is unchanged.
     pub(super) fn own(&self, uri: &str) -> Option<String> {
-        self.is_prefixed(uri)?.then(|| self.prefix.here(uri))
+        self.listed(uri)?
     }
 
-    /// Returns true if a listed URI has a prefix here; `None` if it is not listed.
-    fn is_prefixed(&self, uri: &str) -> Option<bool> {
-        let listed = self.own.get(uri).copied();
+    /// Returns the local form of a listed URI, if it has another one here; `None` if it is not listed.
+    fn listed(&self, uri: &str) -> Option<Option<String>> {
+        let listed = self.own.get(uri).cloned();
         listed.or_else(|| {
             let mut templates = self.templates.iter();
             let found = templates.find(|(template, _)| template.matches(uri).is_some());
-            found.map(|(_, is_prefixed)| *is_prefixed)
+            found.map(|(_, is_prefixed)| is_prefixed.then(|| self.prefix.here(uri)))
         })
     }
 
@@ -135,8 +136,8 @@ impl Links {
         mention: Mention,
         principal: &Principal,
     ) -> Option<String> {
-        if let Some(is_prefixed) = self.is_prefixed(uri) {
-            return is_prefixed.then(|| self.prefix.here(uri));
+        if let Some(here) = self.listed(uri) {
+            return here;
         }
         // Clients load these directly from the web.
         let is_web = ["http://", "https://", "data:"]
@@ -243,8 +244,11 @@ mod tests {
         let uris = ["test://taken", "test://any/{x}"].map(str::to_owned);
         given.set(Given::new(&uris.into())).expect("not set");
         let mut links = Links::new(name, keys, true, &given);
-        links.add("test://kept", &UriPrefix::default());
-        links.add("test://renamed", &UriPrefix::of(name));
+        links.add("test://kept", "test://kept");
+        links.add(
+            "test://renamed",
+            &UriPrefix::of(name).here("test://renamed"),
+        );
         links.add_template("test://t/{x}", &UriPrefix::of(name));
         links
     }

@@ -259,7 +259,9 @@ impl Introspection {
         }
         let mut members = strict_json::object(&response.body).ok_or(Problem::Document)?;
         match members.remove("active") {
-            Some(Value::Bool(true)) => Ok(Some(members)),
+            Some(Value::Bool(true)) => {
+                Ok(Some(members).filter(|members| !is_of_other_kind(members)))
+            }
             Some(Value::Bool(false)) => Ok(None),
             _ => Err(Problem::Document),
         }
@@ -374,6 +376,20 @@ impl Introspected {
     pub(super) fn until(&self) -> u64 {
         self.until
     }
+}
+
+/// Returns true for a refresh token or an ID token, which many issuers report as active too. The members that tell differ: those
+/// of RFC 7662 section 2.2, of Ory and of Keycloak.
+fn is_of_other_kind(members: &Map<String, Value>) -> bool {
+    let kinds = ["token_type", "token_use", "typ"].map(|name| members.get(name));
+    let mut kinds = kinds.into_iter().flatten().filter_map(Value::as_str);
+    kinds.any(|kind| {
+        let kind = kind.to_ascii_lowercase();
+        matches!(
+            &*kind,
+            "refresh" | "refresh_token" | "offline" | "id" | "id_token" | "n_a"
+        )
+    })
 }
 
 impl fmt::Debug for Introspection {

@@ -12,7 +12,7 @@ use super::super::uri_prefix::UriPrefix;
 use super::rejected::RejectedEntries;
 use super::resource;
 use crate::catalog::{OfferedSkill, ResourceDefinition};
-use crate::protocol::fault_of_uri;
+use crate::protocol::{encoded_uri, fault_of_uri};
 use crate::seal::KeyRing;
 
 /// Returns true if resources of an upstream can be read.
@@ -46,10 +46,11 @@ impl<'l> NamedResources<'l> {
         for entry in &listing.resources {
             match listed(entry, "uri", &links) {
                 Ok(mut definition) => {
-                    let own = definition.uri.clone();
-                    let prefix = names.uri(upstream, &own);
-                    definition.uri = prefix.here(&own);
-                    links.add(&own, &prefix);
+                    let own = definition.uri;
+                    // Many servers put a path behind `file://` as it is. They are asked by their own spelling.
+                    let valid = encoded_uri(&own);
+                    definition.uri = names.uri(upstream, &valid).here(&valid);
+                    links.add(&own, &definition.uri);
                     resources.push((definition, own));
                 }
                 Err(problem) => rejected.add("resource", entry, problem),
@@ -129,9 +130,8 @@ fn unlisted(
         if links.knows(uri) || fault_of_uri(uri).is_some() {
             continue;
         }
-        let prefix = names.uri(&found.upstream, uri);
-        links.add(uri, &prefix);
-        let definition = ResourceDefinition::new(prefix.here(uri), uri);
+        let definition = ResourceDefinition::new(names.uri(&found.upstream, uri).here(uri), uri);
+        links.add(uri, &definition.uri);
         unlisted.push((definition, uri.to_owned()));
     }
     unlisted

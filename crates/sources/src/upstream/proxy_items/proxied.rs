@@ -26,7 +26,7 @@ use crate::catalog::{
     PromptOutput, ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
     ToolError, UpstreamIdentity, VariableFuture,
 };
-use crate::client::{ClientError, Listener, Params};
+use crate::client::{ClientError, Listener, METHOD_NOT_FOUND, Params};
 use crate::net::FetchError;
 use crate::protocol::scan::has_long_number;
 use crate::protocol::{PromptMessage, ResourceContents, Role, whole};
@@ -437,7 +437,13 @@ async fn complete(
         params = params.with("context", json!({ "arguments": known }));
     }
     let operation = Operation::new("completion/complete");
-    let result = upstream.read(&operation, params, context, None).await?;
+    let result = match upstream.read(&operation, params, context, None).await {
+        // Servers of 2024-11-05 do not declare whether they complete.
+        Err(CallError::Client(ClientError::Rpc(error))) if error.code == METHOD_NOT_FOUND => {
+            return Ok(Completions::new(Vec::<String>::new()));
+        }
+        result => result?,
+    };
     let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
         ClientError::Protocol(format!("invalid response to completion/complete: {error}"))
     })?;
