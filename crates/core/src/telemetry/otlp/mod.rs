@@ -83,7 +83,9 @@ impl Exporter {
         drop(self.records);
         let _ = self.stop.send(true);
         if tokio::time::timeout(within, self.done).await.is_err() {
-            tracing::debug!("the collector did not respond in time; the remaining data is lost");
+            tracing::warn!(
+                "the collector did not respond in time; telemetry and audit records that it has not received are lost"
+            );
         }
     }
 }
