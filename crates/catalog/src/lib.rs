@@ -35,6 +35,7 @@ mod closures;
 mod inventory;
 mod completion;
 mod context;
+mod definition;
 mod elicit;
 mod extensions;
 pub mod extract;
