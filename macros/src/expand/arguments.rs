@@ -3,6 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Expr, Ident, Pat};
 
 use super::{ToolFn, name_of_default};
@@ -96,7 +97,8 @@ pub(super) fn field(i: usize, argument: &Argument) -> TokenStream {
         .as_ref()
         .map(|name| quote!(#[serde(rename = #name)]));
     let default = options.default.as_ref().map(|preset| match preset {
-        Preset::OfType => quote!(#[serde(default)]),
+        // The span puts the error of a missing `Default` at the type.
+        Preset::OfType => quote_spanned!(argument.ty.span()=> #[serde(default)]),
         Preset::Value(_) => {
             let function = name_of_default(i).to_string();
             quote!(#[serde(default = #function)])
