@@ -295,11 +295,13 @@ pub enum AnyResource {
     Template(Arc<dyn ResourceTemplate>),
 }
 
-#[doc(hidden)]
 impl AnyResource {
-    /// Returns the URI, or the URI template.
-    pub fn uri(&self) -> &str {
-        self.definition().uri()
+    /// The definition of the resource.
+    pub fn definition(&self) -> &ResourceDefinition {
+        match self {
+            Self::Fixed(resource) => resource.definition(),
+            Self::Template(template) => template.definition(),
+        }
     }
 
     /// Returns the resource with the provided values bound, or `None` if it needs none.
@@ -307,6 +309,7 @@ impl AnyResource {
     /// # Errors
     ///
     /// A value that it needs was not provided.
+    #[doc(hidden)]
     pub fn bound(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
         Ok(match self {
             Self::Fixed(resource) => resource.bind(provided)?.map(Self::Fixed),
@@ -359,16 +362,6 @@ where
 impl IntoResource for AnyResource {
     fn into_resource(self) -> AnyResource {
         self
-    }
-}
-
-impl AnyResource {
-    /// The definition of the resource.
-    pub fn definition(&self) -> &ResourceDefinition {
-        match self {
-            Self::Fixed(resource) => resource.definition(),
-            Self::Template(template) => template.definition(),
-        }
     }
 }
 
