@@ -328,7 +328,9 @@ impl CommonOptions {
 
 impl Parse for MetaEntry {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let key = input.parse()?;
+        let message = "a key of `_meta` is a string in quotes: `\"com.example/cost\" = 3`";
+        let key = input.parse();
+        let key = key.map_err(|mistake| syn::Error::new(mistake.span(), message))?;
         input.parse::<Token![=]>()?;
         let is_group = input.peek(token::Brace) || input.peek(token::Bracket);
         let is_json = is_group && input.fork().parse::<Expr>().is_err();

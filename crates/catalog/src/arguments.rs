@@ -288,7 +288,8 @@ fn name_of_null(object: &Value, mismatch: &TypeMismatch) -> Option<String> {
     }
 }
 
-fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, TypeMismatch> {
+/// Reads a tree as the schema of its type has it.
+pub(super) fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, TypeMismatch> {
     let track = PathTracker::default();
     strict::deserialize(PathDeserializer::new(object, &track))
         .map_err(|cause| track.ended_by(cause))
@@ -351,6 +352,9 @@ pub fn in_words(cause: &serde_json::Error) -> String {
 
 /// Says "a number" where serde names one of Rust's types, which a model need not know.
 fn in_json_words(cause: &str) -> Cow<'_, str> {
+    if cause.starts_with("data did not match any variant of untagged enum") {
+        return Cow::Borrowed("the value matches none of the forms in the schema");
+    }
     let Some((found, expected)) = cause.rsplit_once("expected ") else {
         return Cow::Borrowed(cause);
     };
@@ -502,6 +506,23 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert_eq!(error.to_string(), message);
         }
+    }
+
+    #[test]
+    fn an_untagged_enum_is_not_named() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(untagged)]
+        #[expect(dead_code, reason = "only the error is looked at")]
+        enum Limit {
+            Number(u8),
+            Word(String),
+        }
+        let arguments = Arguments::from_checked(Bytes::from_static(br#"{"limit":true}"#));
+        let error = arguments.parse::<std::collections::BTreeMap<String, Limit>>();
+        assert_eq!(
+            error.expect_err("no form").to_string(),
+            "limit: the value matches none of the forms in the schema"
+        );
     }
 
     #[test]

@@ -171,14 +171,6 @@ where
     }
 }
 
-impl<F> fmt::Debug for ResourceFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ResourceFn")
-            .field(&self.definition.uri)
-            .finish()
-    }
-}
-
 /// Makes a template of resources of a function that is given the variables.
 ///
 /// ```
@@ -225,14 +217,6 @@ where
         let returned = (self.function)(context, variables);
         let definition = Arc::clone(&self.definition);
         Box::pin(async move { returned.await?.into_contents(&definition) })
-    }
-}
-
-impl<F> fmt::Debug for TemplateFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TemplateFn")
-            .field(&self.definition.uri)
-            .finish()
     }
 }
 
@@ -285,13 +269,19 @@ where
     }
 }
 
-impl<F> fmt::Debug for PromptFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PromptFn")
-            .field(&self.definition.name)
-            .finish()
-    }
+/// Implements `Debug`, with the name or URI of the definition.
+macro_rules! debug_by_definition {
+    ($($made:ident.$name:ident)*) => {$(
+        impl<F> fmt::Debug for $made<F> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let name = &self.definition.$name;
+                f.debug_tuple(stringify!($made)).field(name).finish()
+            }
+        }
+    )*};
 }
+
+debug_by_definition! { ResourceFn.uri TemplateFn.uri PromptFn.name }
 
 // === Registration ===
 
@@ -305,11 +295,13 @@ pub enum AnyResource {
     Template(Arc<dyn ResourceTemplate>),
 }
 
-#[doc(hidden)]
 impl AnyResource {
-    /// Returns the URI, or the URI template.
-    pub fn uri(&self) -> &str {
-        self.definition().uri()
+    /// The definition of the resource.
+    pub fn definition(&self) -> &ResourceDefinition {
+        match self {
+            Self::Fixed(resource) => resource.definition(),
+            Self::Template(template) => template.definition(),
+        }
     }
 
     /// Returns the resource with the provided values bound, or `None` if it needs none.
@@ -317,6 +309,7 @@ impl AnyResource {
     /// # Errors
     ///
     /// A value that it needs was not provided.
+    #[doc(hidden)]
     pub fn bound(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
         Ok(match self {
             Self::Fixed(resource) => resource.bind(provided)?.map(Self::Fixed),
@@ -369,16 +362,6 @@ where
 impl IntoResource for AnyResource {
     fn into_resource(self) -> AnyResource {
         self
-    }
-}
-
-impl AnyResource {
-    /// The definition of the resource.
-    pub fn definition(&self) -> &ResourceDefinition {
-        match self {
-            Self::Fixed(resource) => resource.definition(),
-            Self::Template(template) => template.definition(),
-        }
     }
 }
 

@@ -22,7 +22,8 @@ use super::replay::{
     ClientRequest, ClientRequestError, ReplaySession, RequestDraft, RequestKind,
     RequiredElicitation, Response, named_request,
 };
-use crate::catalog::{in_words, path_deserializer, strict};
+use crate::catalog::arguments::by_tree;
+use crate::catalog::{in_words, strict};
 use crate::protocol::{ClientAbility, object_or_empty_list};
 
 /// A user's response to an elicitation request.
@@ -180,13 +181,13 @@ impl<'c> ElicitForm<'c> {
             Elicited::Declined => return Ok(Elicited::Declined),
             Elicited::Cancelled => return Ok(Elicited::Cancelled),
         };
-        let content = Value::Object(content.unwrap_or_default());
+        let mut content = Value::Object(content.unwrap_or_default());
         if let Some(form) = &self.form {
-            form.check(&content)?;
+            form.check(&mut content)?;
         }
-        path_deserializer::read(&content)
+        by_tree(&content)
             .map(Elicited::Accepted)
-            .map_err(|misfit| format!("content.{}: {}", misfit.path, misfit.cause))
+            .map_err(|misfit| format!("content.{}: {}", misfit.path, in_words(&misfit.cause)))
     }
 }
 

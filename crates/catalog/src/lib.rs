@@ -35,6 +35,7 @@ mod closures;
 mod inventory;
 mod completion;
 mod context;
+mod definition;
 mod elicit;
 mod extensions;
 pub mod extract;
@@ -67,10 +68,10 @@ mod typed;
 mod unlisted;
 mod view;
 
-pub use announcer::Announcer;
-pub use announcer::ChangeEvent;
-pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
-pub use arguments::{in_words, tree_by_simd_json};
+pub use announcer::{Announcer, ChangeEvent};
+pub use arguments::{
+    Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES, in_words, tree_by_simd_json,
+};
 pub use closures::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
     TemplateFn, prompt_fn, resource_fn, template_fn,
@@ -85,8 +86,7 @@ pub use listing::{
     Listing, ListingFrame, SerializedEntries, opening, opening_len, page_of_seen, start_after,
 };
 pub use notifier::{Dropped, Notifier, NotifyOptions, QueueLimits};
-pub use output::OutputContent;
-pub use output::{Output, ToolError, ToolErrorKind};
+pub use output::{Output, OutputContent, ToolError, ToolErrorKind};
 pub use parameters::{InvalidParameter, Parameters};
 pub use prompt::{
     ArgumentFuture, IntoMessages, Prompt, PromptDefinition, PromptError, PromptErrorKind,
@@ -94,8 +94,9 @@ pub use prompt::{
 };
 pub use protocol_error::ProtocolError;
 pub use provided::{Provided, Unprovided};
-pub use registry::{Catalog, CatalogError};
-pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool, OutputProblem};
+pub use registry::{
+    Catalog, CatalogError, CatalogPrompt, CatalogTemplate, CatalogTool, OutputProblem,
+};
 pub use replay::{
     Client, ClientRequestError, InputRound, PendingRequest, REQUEST_NAME_MAX_BYTES, ReplayError,
     ReplaySession, RequiredElicitation, StatelessRequest, StepError, Suspension, send_named,
@@ -109,9 +110,7 @@ pub use sample::{PassthroughSample, Roots, Sample};
 pub use schema::header_parameters;
 pub use schema::{HeaderParameter, ParameterKind};
 pub use shared_text::SharedText;
-pub use skill::EXTENSION as SKILLS_EXTENSION;
-pub use skill::OfferedSkill;
-pub use skill::{Skill, SkillError};
+pub use skill::{EXTENSION as SKILLS_EXTENSION, OfferedSkill, Skill, SkillError};
 pub use source::{ChangeHandle, RejectedItem, Source, SourceItems};
 pub use starting::StartingSource;
 pub use subscription_counts::SubscriptionCounts;
@@ -120,6 +119,5 @@ pub use tool::{CallFuture, Definition, TaskSupport, Tool, UpstreamIdentity};
 pub use toolset::Toolset;
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
 pub use unlisted::{Unlisted, UnlistedResource};
-pub use view::{EXTENSION as UI_EXTENSION, MIME_TYPE as UI_MIME_TYPE};
-pub use view::{View, ViewPermission};
+pub use view::{EXTENSION as UI_EXTENSION, MIME_TYPE as UI_MIME_TYPE, View, ViewPermission};
 pub use wire_format::{BuiltinTool, annotations_for, tool as shown_tool};

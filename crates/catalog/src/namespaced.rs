@@ -38,11 +38,6 @@ impl PrefixedTool {
         definition.name.insert_str(0, prefix);
         Self { definition, inner }
     }
-
-    fn around(&self, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
-        let definition = self.definition.clone();
-        Arc::new(Self { definition, inner })
-    }
 }
 
 impl Tool for PrefixedTool {
@@ -68,7 +63,8 @@ impl Tool for PrefixedTool {
 
     fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Tool>>, Unprovided> {
         let bound = self.inner.bind(provided)?;
-        Ok(bound.map(|inner| self.around(inner)))
+        let definition = self.definition.clone();
+        Ok(bound.map(|inner| Arc::new(Self { definition, inner }) as Arc<dyn Tool>))
     }
 }
 
@@ -82,11 +78,6 @@ impl PrefixedPrompt {
         let mut definition = inner.definition().clone();
         definition.name.insert_str(0, prefix);
         Self { definition, inner }
-    }
-
-    fn around(&self, inner: Arc<dyn Prompt>) -> Arc<dyn Prompt> {
-        let definition = self.definition.clone();
-        Arc::new(Self { definition, inner })
     }
 }
 
@@ -109,6 +100,7 @@ impl Prompt for PrefixedPrompt {
 
     fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Prompt>>, Unprovided> {
         let bound = self.inner.bind(provided)?;
-        Ok(bound.map(|inner| self.around(inner)))
+        let definition = self.definition.clone();
+        Ok(bound.map(|inner| Arc::new(Self { definition, inner }) as Arc<dyn Prompt>))
     }
 }

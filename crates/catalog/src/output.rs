@@ -114,28 +114,23 @@ impl Output {
     }
 }
 
-/// Error of a call. It becomes a result with `isError: true`, which the model reads and may act on.
-///
-/// Any [`Error`] converts into one with `?`; its `Display` is what the model is told. `anyhow::Error` and `Box<dyn Error>` do
-/// not implement that trait: a function with `#[tool]` returns them as its own error type instead. Where the text would tell
-/// too much, say it in your own words and keep the cause for the log:
-///
-/// ```
-/// use longshore::ToolError;
-///
-/// fn lookup() -> Result<String, ToolError> {
-///     std::fs::read_to_string("/nonexistent")
-///         .map_err(|e| ToolError::new("the station's data is not there yet; try again tomorrow").caused_by(e))
-/// }
-/// assert_eq!(lookup().unwrap_err().message(), "the station's data is not there yet; try again tomorrow");
-/// ```
-#[derive(Debug)]
-pub struct ToolError {
-    kind: ToolErrorKind,
-    message: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
-    /// Converted from the error of another library.
-    foreign: bool,
+item_error! {
+    /// Error of a call. It becomes a result with `isError: true`, which the model reads and may act on.
+    ///
+    /// Any [`Error`] converts into one with `?`; its `Display` is what the model is told. `anyhow::Error` and `Box<dyn Error>` do
+    /// not implement that trait: a function with `#[tool]` returns them as its own error type instead. Where the text would tell
+    /// too much, say it in your own words and keep the cause for the log:
+    ///
+    /// ```
+    /// use longshore::ToolError;
+    ///
+    /// fn lookup() -> Result<String, ToolError> {
+    ///     std::fs::read_to_string("/nonexistent")
+    ///         .map_err(|e| ToolError::new("the station's data is not there yet; try again tomorrow").caused_by(e))
+    /// }
+    /// assert_eq!(lookup().unwrap_err().message(), "the station's data is not there yet; try again tomorrow");
+    /// ```
+    ToolError: ToolErrorKind, InvalidArguments
 }
 
 /// Category of the failure.
@@ -162,8 +157,6 @@ pub enum ToolErrorKind {
     /// and data. `-32602` is handled as [`InvalidArguments`](Self::InvalidArguments).
     Protocol,
 }
-
-item_error!(ToolError, ToolErrorKind, InvalidArguments);
 
 impl ToolError {
     /// Converts any error.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::catalog::definition::definition_setters;
 use crate::catalog::protocol_error::item_error;
 use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
@@ -119,45 +120,10 @@ impl PromptDefinition {
         }
     }
 
-    /// Sets the name that people see.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// Sets the description, for the person who chooses a prompt.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
     /// Adds an argument.
     #[must_use]
     pub fn argument(mut self, argument: PromptArgument) -> Self {
         self.arguments.push(argument);
-        self
-    }
-
-    /// Adds an icon.
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.icons.push(icon);
-        self
-    }
-
-    /// Adds a member to the definition's `_meta`.
-    #[must_use]
-    pub fn meta(mut self, key: impl Into<String>, value: Value) -> Self {
-        self.meta.insert(key.into(), value);
-        self
-    }
-
-    /// Sets the timeout. Default: the server's call timeout.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
         self
     }
 
@@ -166,6 +132,8 @@ impl PromptDefinition {
         &self.name
     }
 }
+
+definition_setters!(PromptDefinition, "person who chooses a prompt", "prompt");
 
 /// Messages of a prompt.
 ///
@@ -260,17 +228,12 @@ impl IntoMessages for &'static str {
     }
 }
 
-/// The error of a prompt. It becomes a JSON-RPC error.
-///
-/// Any error converts into one with `?`; the caller gets its `Display` text. A [parameter](Parameters) that
-/// cannot be parsed is an invalid argument.
-#[derive(Debug)]
-pub struct PromptError {
-    kind: PromptErrorKind,
-    message: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
-    /// Converted from the error of another library.
-    foreign: bool,
+item_error! {
+    /// The error of a prompt. It becomes a JSON-RPC error.
+    ///
+    /// Any error converts into one with `?`; the caller gets its `Display` text. A [parameter](Parameters) that
+    /// cannot be parsed is an invalid argument.
+    PromptError: PromptErrorKind, InvalidParameter
 }
 
 /// Kind of a [`PromptError`].
@@ -294,8 +257,6 @@ pub enum PromptErrorKind {
     /// Another server responded with a JSON-RPC error. The caller receives its code, message and data.
     Protocol,
 }
-
-item_error!(PromptError, PromptErrorKind, InvalidParameter);
 
 impl PromptError {
     /// An invalid argument, with a message for the caller.

@@ -8,11 +8,20 @@ use crate::protocol::ErrorObject;
 #[error("{} ({})", .0.message, .0.code.number())]
 pub struct ProtocolError(pub ErrorObject);
 
-/// Implements an error of a tool, a resource or a prompt, which has a kind, a message, a source and whether it was
-/// converted. It is not itself an [`Error`](std::error::Error), so that every error converts into it. `$invalid` is the error
-/// of invalid input, which its `from_boxed` converts in its own way.
+/// Defines the error of a tool, a resource or a prompt. It is not itself an [`Error`](std::error::Error), so that every
+/// error converts into it. `$invalid` is the error of invalid input, which its `from_boxed` converts in its own way.
 macro_rules! item_error {
-    ($error:ident, $kind:ident, $invalid:ident) => {
+    ($(#[$attribute:meta])* $error:ident: $kind:ident, $invalid:ident) => {
+        $(#[$attribute])*
+        #[derive(Debug)]
+        pub struct $error {
+            kind: $kind,
+            message: String,
+            source: Option<Box<dyn Error + Send + Sync>>,
+            /// Converted from the error of another library.
+            foreign: bool,
+        }
+
         impl $error {
             /// A failure, with a message for the caller.
             pub fn new(message: impl Into<String>) -> Self {

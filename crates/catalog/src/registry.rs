@@ -188,7 +188,7 @@ impl Catalog {
             self.note(source, place, added);
         }
         for resource in offered.resources {
-            let place = format!("resource {}", resource.uri());
+            let place = format!("resource {}", resource.definition().uri());
             let added = self.add_resource(resource);
             self.note(source, place, added);
         }

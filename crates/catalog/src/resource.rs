@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::catalog::definition::definition_setters;
 use crate::catalog::protocol_error::item_error;
 use crate::catalog::{
     CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
@@ -165,20 +166,6 @@ impl ResourceDefinition {
         }
     }
 
-    /// Sets the name that people see.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// Sets the description, for the model that chooses a resource.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
     /// Sets the media type, for example `text/markdown`.
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
@@ -197,27 +184,6 @@ impl ResourceDefinition {
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = Some(bytes);
-        self
-    }
-
-    /// Adds an icon.
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.icons.push(icon);
-        self
-    }
-
-    /// Adds a member to the definition's `_meta`.
-    #[must_use]
-    pub fn meta(mut self, key: impl Into<String>, value: Value) -> Self {
-        self.meta.insert(key.into(), value);
-        self
-    }
-
-    /// Sets the timeout of a read. Default: the server's call timeout.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
         self
     }
 
@@ -254,17 +220,14 @@ impl ResourceDefinition {
     }
 }
 
-/// The error of a read. It becomes a JSON-RPC error.
-///
-/// Any error converts into one with `?`; the caller gets its `Display` text. A [parameter](Parameters) that
-/// cannot be parsed means that there is no such resource.
-#[derive(Debug)]
-pub struct ResourceError {
-    kind: ResourceErrorKind,
-    message: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
-    /// Converted from the error of another library.
-    foreign: bool,
+definition_setters!(ResourceDefinition, "model that chooses a resource", "read");
+
+item_error! {
+    /// The error of a read. It becomes a JSON-RPC error.
+    ///
+    /// Any error converts into one with `?`; the caller gets its `Display` text. A [parameter](Parameters) that
+    /// cannot be parsed means that there is no such resource.
+    ResourceError: ResourceErrorKind, InvalidParameter
 }
 
 /// Kind of a [`ResourceError`].
@@ -288,8 +251,6 @@ pub enum ResourceErrorKind {
     /// Another server responded with a JSON-RPC error. The caller receives its code, message and data.
     Protocol,
 }
-
-item_error!(ResourceError, ResourceErrorKind, InvalidParameter);
 
 impl ResourceError {
     /// There is nothing at the URI.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::catalog::definition::definition_setters;
 use crate::catalog::{Arguments, CallContext, Output, Provided, ToolError, Unprovided};
 use crate::protocol::{Icon, ToolAnnotations};
 
@@ -169,20 +170,6 @@ impl Definition {
         }
     }
 
-    /// Sets the description, for the model that chooses a tool.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// Sets the name that people see.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
     /// Sets the input schema: a JSON Schema 2020-12 whose root has `"type": "object"`.
     /// Clients are sent an equivalent schema, in the form that most of them can read.
     #[must_use]
@@ -233,27 +220,6 @@ impl Definition {
         self
     }
 
-    /// Adds an icon.
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.icons.push(icon);
-        self
-    }
-
-    /// Adds a member to the definition's `_meta`.
-    #[must_use]
-    pub fn meta(mut self, key: impl Into<String>, value: Value) -> Self {
-        self.meta.insert(key.into(), value);
-        self
-    }
-
-    /// Sets the timeout of a call. Default: the server's call timeout.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
     /// Sets the support for calls that outlive their request, as tasks. Default: none.
     ///
     /// Clients of 2026-07-28 that declare the extension `io.modelcontextprotocol/tasks` get a task for each call, and
@@ -287,3 +253,5 @@ impl Definition {
         &self.name
     }
 }
+
+definition_setters!(Definition, "model that chooses a tool", "call");

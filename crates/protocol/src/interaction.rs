@@ -67,6 +67,9 @@ pub struct ToolUse {
     pub name: String,
     /// Its arguments.
     pub input: Map<String, Value>,
+    /// `_meta` of the call. It belongs in the further requests of the conversation.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
 }
 
 /// Result of a tool call that the model requested.
@@ -83,6 +86,9 @@ pub struct ToolResult {
     /// True if the call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
+    /// `_meta` of the result.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
 }
 
 /// A tool that the client's model may want to be called.
@@ -375,6 +381,7 @@ impl ToolResult {
             content: vec![Content::text(text)],
             structured_content: None,
             is_error: None,
+            meta: None,
         }
     }
 }
@@ -419,6 +426,7 @@ mod tests {
             id: id.to_owned(),
             name: "look".to_owned(),
             input: Map::new(),
+            meta: None,
         }))
     }
 
@@ -428,6 +436,7 @@ mod tests {
             content: Vec::new(),
             structured_content: None,
             is_error: None,
+            meta: None,
         }])
     }
 
@@ -490,6 +499,17 @@ mod tests {
             {"type": "text", "text": "a"}, {"type": "tool_use", "id": "1", "name": "look", "input": {}}]});
         let several: SamplingResult = serde_json::from_value(several).expect("a result");
         assert_eq!(several.tool_uses().count(), 1);
+        let signed = json!({"type": "tool_use", "id": "1", "name": "look", "input": {}, "_meta": {"signature": "s"}});
+        let signed = json!({"role": "assistant", "model": "m", "content": signed});
+        let wanted: SamplingResult = serde_json::from_value(signed.clone()).expect("a result");
+        let results = SamplingMessage::results([ToolResult::text(
+            wanted.tool_uses().next().expect("a call"),
+            "nothing",
+        )]);
+        let next = [SamplingMessage::user("?"), wanted.into(), results];
+        let next = SamplingRequest::conversation(next, 1).params(Revision::V2025_11_25);
+        let returned = &next.expect("sound")["messages"][1]["content"];
+        assert_eq!(*returned, signed["content"]);
         let unknown = json!({"role": "assistant", "content": {"type": "smell"}, "model": "m"});
         assert!(serde_json::from_value::<SamplingResult>(unknown).is_err());
     }

@@ -3,6 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Expr, Ident, Pat};
 
 use super::{ToolFn, name_of_default};
@@ -95,12 +96,9 @@ pub(super) fn field(i: usize, argument: &Argument) -> TokenStream {
         .rename
         .as_ref()
         .map(|name| quote!(#[serde(rename = #name)]));
-    let default = options.default.as_ref().map(|preset| match preset {
-        Preset::OfType => quote!(#[serde(default)]),
-        Preset::Value(_) => {
-            let function = name_of_default(i).to_string();
-            quote!(#[serde(default = #function)])
-        }
+    let default = options.default.as_ref().map(|_| {
+        let function = name_of_default(i).to_string();
+        quote!(#[serde(default = #function)])
     });
     let header = options
         .header
@@ -118,12 +116,13 @@ pub(crate) fn preset(value: &Expr) -> TokenStream {
 }
 
 fn default(i: usize, argument: &Argument) -> Option<TokenStream> {
-    let Some(Preset::Value(value)) = &argument.options.default else {
-        return None;
-    };
     let name = name_of_default(i);
     let ty = argument.sent();
-    let value = preset(value);
+    let value = match argument.options.default.as_ref()? {
+        // The span puts the error of a missing `Default` at the type.
+        Preset::OfType => quote_spanned!(argument.ty.span()=> ::core::default::Default::default()),
+        Preset::Value(value) => preset(value),
+    };
     Some(quote! {
         fn #name() -> #ty {
             #value

@@ -40,6 +40,23 @@ async fn two_questions(context: &CallContext) -> Result<String, ToolError> {
     Ok(format!("{name} likes {colour}."))
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Aged {
+    name: String,
+    age: u8,
+    #[serde(default)]
+    nick: String,
+}
+
+/// Asks for a number.
+#[tool]
+async fn aged(context: &CallContext) -> Result<String, ToolError> {
+    let person = context.elicit::<Aged>("Who are you?").await?;
+    Ok(person.accepted().map_or_else(String::new, |person| {
+        format!("{}{} is {}.", person.nick, person.name, person.age)
+    }))
+}
+
 /// Asks three things at once, by names.
 #[tool]
 async fn at_once(context: &CallContext) -> Result<String, ToolError> {
@@ -203,6 +220,7 @@ fn app() -> App {
     App::new()
         .config(Config::default())
         .tool(two_questions)
+        .tool(aged)
         .tool(at_once)
         .tool(named)
         .tool(agent)
@@ -319,6 +337,17 @@ async fn eli_09_content_that_is_an_empty_list_is_an_empty_form() {
             Err(error) => error.to_string(),
         };
         assert!(refused.contains("is missing"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn eli_09_whole_numbers_may_be_written_as_decimals_and_optional_fields_as_null() {
+    for revision in THAT_ASK {
+        let content = json!({"name": "Ada", "age": 4.0, "nick": null});
+        let response = json!({"action": "accept", "content": content});
+        let server = harness(revision).on_client_request(move |_, _| response.clone());
+        let result = server.call("aged", json!({})).await.expect("a result");
+        assert_eq!(text(&result), "Ada is 4.", "{revision}");
     }
 }
 
@@ -452,7 +481,7 @@ async fn what_the_client_has_not_declared_is_not_asked() {
             .expect("a result");
         assert_eq!(result["isError"], true);
         assert!(
-            text(&result).contains("has declared the capability"),
+            text(&result).starts_with("Server requires the "),
             "{result}"
         );
     }

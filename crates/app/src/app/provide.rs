@@ -27,7 +27,7 @@ impl Bind for Arc<dyn Tool> {
 
 impl Bind for AnyResource {
     fn what(&self) -> String {
-        format!("resource {}", self.uri())
+        format!("resource {}", self.definition().uri())
     }
 
     fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {

@@ -186,8 +186,8 @@ impl Form {
         Ok(shown)
     }
 
-    /// Validates the submitted values.
-    pub(super) fn check(&self, content: &Value) -> Result<(), String> {
+    /// Validates the submitted values. Optional fields that are null are removed.
+    pub(super) fn check(&self, content: &mut Value) -> Result<(), String> {
         // Without a validator there are only forms whose type checks the values.
         if cfg!(not(feature = "validation")) {
             return Ok(());
@@ -196,7 +196,8 @@ impl Form {
             "type": "object", "properties": self.fields, "required": self.required,
         });
         let compiled = Compiled::output(&schema).map_err(|e| e.to_string())?;
-        compiled.check(content).map_err(|e| e.to_string())
+        let checked = compiled.check_and_omit_nulls(content);
+        checked.map(drop).map_err(|e| e.to_string())
     }
 }
 
@@ -551,8 +552,13 @@ mod tests {
     #[test]
     fn eli_09_what_is_filled_in_is_checked() {
         let form = Form::of::<Everything>().expect("a form");
-        let good = json!({"name": "a", "score": 1.5, "size": "S", "colours": ["red"], "sizes": []});
-        assert_eq!(form.check(&good), Ok(()));
+        let mut good =
+            json!({"name": "a", "score": 1.5, "size": "S", "colours": ["red"], "sizes": []});
+        let filled_in = good.clone();
+        good["age"] = Value::Null;
+        good["wish"] = Value::Null;
+        assert_eq!(form.check(&mut good), Ok(()));
+        assert_eq!(good, filled_in);
         for (field, bad) in [
             ("name", json!("")),
             ("score", json!("much")),
@@ -562,9 +568,9 @@ mod tests {
         ] {
             let mut content = good.clone();
             content[field] = bad;
-            let problem = form.check(&content).expect_err("bad");
+            let problem = form.check(&mut content).expect_err("bad");
             assert!(problem.contains(field), "{problem}");
         }
-        assert!(form.check(&json!({})).is_err());
+        assert!(form.check(&mut json!({})).is_err());
     }
 }

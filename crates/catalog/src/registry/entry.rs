@@ -140,14 +140,7 @@ impl CatalogTool {
         };
         let mut tree = Value::Object(arguments.to_map()?);
         let is_exact = !arguments.may_have_long_numbers();
-        let checked = schema.check(&tree);
-        let has_nulls = checked.is_err();
-        if let Err(invalid) = checked {
-            if !schema::omit_nulls(&self.tool.definition().input_schema, &mut tree) {
-                return Err(invalid);
-            }
-            schema.check(&tree)?;
-        }
+        let has_nulls = schema.check_and_omit_nulls(&mut tree)?;
         Ok(match tree {
             Value::Object(object) if is_exact => Arguments::from(object),
             tree if has_nulls => arguments.limited_to(&tree),

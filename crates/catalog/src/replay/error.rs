@@ -17,7 +17,7 @@ use crate::protocol::ClientAbility;
 pub enum ClientRequestError {
     /// The client has not declared the capability. Check first with
     /// [`CallContext::client_can`](crate::CallContext::client_can).
-    #[error("this needs a client that has declared the capability {0}")]
+    #[error("Server requires the {0} capability")]
     NotDeclared(ClientAbility),
     /// The client takes no requests during this call.
     #[error("the client accepts no requests: {0}")]

@@ -39,6 +39,11 @@ impl Compiled {
         Err(SchemaError::at("", SchemaProblem::NotBuilt))
     }
 
+    /// Checks a value, and removes nulls.
+    pub(crate) fn check_and_omit_nulls(&self, _: &mut Value) -> Result<bool, InvalidArguments> {
+        match *self {}
+    }
+
     /// Checks a value.
     ///
     /// # Errors

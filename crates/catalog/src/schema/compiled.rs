@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cost::{Bound, COMPARISONS_MAX, Graph};
 use super::survey::Patterns;
-use super::{SchemaError, SchemaProblem, check_is_of_object, explain, plain, survey};
+use super::{SchemaError, SchemaProblem, check_is_of_object, explain, omit_nulls, plain, survey};
 use crate::catalog::InvalidArguments;
 
 /// A schema that has been found sound.
@@ -81,6 +81,18 @@ impl Compiled {
                 "the schema of this tool cannot be checked against",
             )),
         }
+    }
+
+    /// Validates a value, from which optional members are removed that are null although the schema does not allow that. Returns
+    /// true if there were any.
+    pub(crate) fn check_and_omit_nulls(&self, value: &mut Value) -> Result<bool, InvalidArguments> {
+        let Err(invalid) = self.check(value) else {
+            return Ok(false);
+        };
+        if !omit_nulls(&self.schema, value) {
+            return Err(invalid);
+        }
+        self.check(value).map(|()| true)
     }
 
     /// Rejects a value that takes too long to validate, since validation cannot be interrupted.

@@ -1,6 +1,7 @@
 //! Error messages for invalid values, written for models. Validation has already failed; this only explains. It may
 //! therefore stop early, which bounds its time: the validator would list each invalid item of an array of a million.
 
+mod tags;
 mod types;
 mod values;
 
@@ -121,12 +122,7 @@ impl<'a> Explanation<'a> {
             _ => {}
         }
         self.look_at_combinations(members, value);
-        if let Some(target) = members
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|reference| reference.strip_prefix('#'))
-            .and_then(|pointer| self.root.pointer(pointer))
-        {
+        if let Some(target) = self.target(schema) {
             self.visit(target, value);
         }
         self.look_at_conditions(members, value);
@@ -134,6 +130,12 @@ impl<'a> Explanation<'a> {
         if before == self.found.len() && (has("unevaluatedProperties") || has("unevaluatedItems")) {
             self.look_at_unevaluated(schema, value);
         }
+    }
+
+    /// The schema that a reference leads to.
+    fn target(&self, schema: &Value) -> Option<&'a Value> {
+        let reference = schema.get("$ref")?.as_str()?;
+        self.root.pointer(reference.strip_prefix('#')?)
     }
 
     /// A subschema that can be held against values, with what it may refer to.
@@ -302,6 +304,9 @@ impl<'a> Explanation<'a> {
 
     /// Explains the nearest of several branches: the one whose first violation is deepest in the value.
     fn look_at_branches(&mut self, branches: &'a [Value], value: &'a Value) {
+        if self.look_at_tagged(branches, value) {
+            return;
+        }
         let mut failures = Vec::new();
         let earlier = std::mem::take(&mut self.found);
         for branch in branches {

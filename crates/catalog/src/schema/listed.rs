@@ -49,19 +49,21 @@ pub fn allow_other_members(listed: &mut Value) {
 }
 
 fn adapted(mut schema: Value) -> Value {
-    if let Value::Object(members) = &mut schema {
-        if members.get("type").is_some_and(|kind| kind == "object") {
-            members.entry("properties").or_insert_with(|| json!({}));
-        }
-        // The Java SDK before 2.0 requires a boolean here.
-        if let Some(additional) = members.get_mut("additionalProperties")
-            && *additional == json!({})
-        {
-            *additional = Value::Bool(true);
-        }
-        let splits_types = !has_inner_references(members);
-        adapt(members, splits_types);
+    let Value::Object(members) = &mut schema else {
+        adapt_schema(&mut schema, true);
+        return schema;
+    };
+    if members.get("type").is_some_and(|kind| kind == "object") {
+        members.entry("properties").or_insert_with(|| json!({}));
     }
+    // The Java SDK before 2.0 requires a boolean here.
+    if let Some(additional) = members.get_mut("additionalProperties")
+        && *additional == json!({})
+    {
+        *additional = Value::Bool(true);
+    }
+    let splits_types = !has_inner_references(members);
+    adapt(members, splits_types);
     schema
 }
 
@@ -216,6 +218,12 @@ mod tests {
                 "$defs": {"Any": {}, "Map": {"type": "object", "additionalProperties": {"properties": {"a": {}}}}},
             })
         );
+    }
+
+    #[test]
+    fn the_schema_of_any_result_is_an_object() {
+        assert_eq!(listed_output(&json!(true)), Some(json!({})));
+        assert_eq!(listed_output(&json!(false)), Some(json!({"not": {}})));
     }
 
     #[test]

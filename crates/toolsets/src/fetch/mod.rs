@@ -39,7 +39,9 @@ const LIMITS: [&str; 4] = [
 
 pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     let settings: &FetchConfig = &grounds.settings.fetch;
-    let pages = Arc::new(Pages::new(settings)?.counting(grounds.hits("fetch", &LIMITS)));
+    let mut pages = Pages::new(settings)?;
+    pages.hits = grounds.hits("fetch", &LIMITS);
+    let pages = Arc::new(pages);
     // The server's timeout is longer, so that the tool reports what timed out.
     let timeout = time_limit(settings.timeout_seconds) + GRACE;
     let definition = Definition::new("fetch")

@@ -56,7 +56,7 @@ pub(super) struct Pages {
     places: FairSemaphore,
     sites: Cache<String, Remembered, Weight>,
     conversions: Blocking,
-    hits: SectionHits,
+    pub(super) hits: SectionHits,
 }
 
 #[derive(Clone)]
@@ -156,12 +156,6 @@ impl Pages {
         })
     }
 
-    /// Sets the counters of limit hits.
-    pub(super) fn counting(mut self, hits: SectionHits) -> Self {
-        self.hits = hits;
-        self
-    }
-
     /// Fetches a page as text: HTML is converted to Markdown unless `raw` is set.
     pub(super) async fn fetch(
         &self,
@@ -196,7 +190,12 @@ impl Pages {
         let Ok(Ok(place)) = place else {
             return Err(PageError::Busy);
         };
-        let name = url.to_string();
+        // A URL with a password is rejected, and the error does not repeat it.
+        let mut named = url.clone();
+        let _ = named
+            .set_username("")
+            .and_then(|()| named.set_password(None));
+        let name = named.to_string();
         let answer = self.follow(url, &name, behalf, deadline).await?;
         let status = answer.status;
         if !status.is_success() {

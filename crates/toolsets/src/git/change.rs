@@ -56,11 +56,8 @@ impl Change {
 
     pub(super) fn conflict(path: BString) -> Self {
         Self {
-            path,
-            from: None,
-            old: None,
-            new: None,
             is_conflict: true,
+            ..Self::new(path, None, None)
         }
     }
 }

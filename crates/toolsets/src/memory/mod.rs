@@ -70,7 +70,7 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
 fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
     vec![
         memory.writer::<Entities, Created>(
-            adding("create_entities", "Create Entities")
+            define("create_entities", "Create Entities", ADDS)
                 .description("Adds entities to the knowledge graph. Entities whose names exist already are skipped."),
             |graph, wanted, bounds| {
                 let entities = graph.create_entities(&wanted.entities, bounds)?;
@@ -79,7 +79,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
             |created| pretty(&created.entities),
         ),
         memory.writer::<Relations, Related>(
-            adding("create_relations", "Create Relations").description(
+            define("create_relations", "Create Relations", ADDS).description(
                 "Adds relations between entities of the knowledge graph, in active voice. Relations that exist already are skipped.",
             ),
             |graph, wanted, bounds| {
@@ -89,7 +89,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
             |related| pretty(&related.relations),
         ),
         memory.writer::<Additions, Results>(
-            adding("add_observations", "Add Observations").description(
+            define("add_observations", "Add Observations", ADDS).description(
                 "Adds observations to entities that are in the knowledge graph. One that is known is left out.",
             ),
             |graph, wanted, bounds| {
@@ -99,7 +99,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
             |results| pretty(&results.results),
         ),
         memory.writer::<Names, Done>(
-            removing("delete_entities", "Delete Entities")
+            define("delete_entities", "Delete Entities", REMOVES)
                 .description("Deletes entities from the knowledge graph, with all relations that they have."),
             |graph, wanted, _| {
                 graph.delete_entities(&wanted.entity_names);
@@ -108,7 +108,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
             Done::text,
         ),
         memory.writer::<Deletions, Done>(
-            removing("delete_observations", "Delete Observations")
+            define("delete_observations", "Delete Observations", REMOVES)
                 .description("Deletes observations from entities of the knowledge graph."),
             |graph, wanted, _| {
                 graph.delete_observations(&wanted.deletions);
@@ -117,7 +117,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
             Done::text,
         ),
         memory.writer::<Relations, Done>(
-            removing("delete_relations", "Delete Relations")
+            define("delete_relations", "Delete Relations", REMOVES)
                 .description("Deletes relations from the knowledge graph."),
             |graph, wanted, _| {
                 graph.delete_relations(&wanted.relations);
@@ -126,18 +126,18 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
             Done::text,
         ),
         memory.reader::<Nothing>(
-            reading("read_graph", "Read Graph").description("Reads the whole knowledge graph."),
+            define("read_graph", "Read Graph", READS).description("Reads the whole knowledge graph."),
             |graph, Nothing {}| graph.whole(),
         ),
         memory.reader::<Query>(
-            reading("search_nodes", "Search Nodes").description(
+            define("search_nodes", "Search Nodes", READS).description(
                 "Finds entities by a text in their names, types or observations, in whatever case, and the relations that \
                  they have.",
             ),
             |graph, wanted| graph.search(&wanted.query),
         ),
         memory.reader::<Nodes>(
-            reading("open_nodes", "Open Nodes").description(
+            define("open_nodes", "Open Nodes", READS).description(
                 "Reads entities of the knowledge graph by their names, and the relations that they have.",
             ),
             |graph, wanted| graph.open(&wanted.names),
@@ -145,28 +145,18 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-fn adding(name: &str, title: &str) -> Definition {
-    let definition = Definition::new(name).title(title).open_world(false);
-    definition
-        .read_only(false)
-        .destructive(false)
-        .idempotent(false)
-}
+/// Hints of tools: whether they only read, destroy data, and change nothing more if they are called again.
+type Hints = [bool; 3];
+const ADDS: Hints = [false, false, false];
+const REMOVES: Hints = [false, true, true];
+const READS: Hints = [true, false, true];
 
-fn removing(name: &str, title: &str) -> Definition {
+fn define(name: &str, title: &str, [read_only, destructive, idempotent]: Hints) -> Definition {
     let definition = Definition::new(name).title(title).open_world(false);
     definition
-        .read_only(false)
-        .destructive(true)
-        .idempotent(true)
-}
-
-fn reading(name: &str, title: &str) -> Definition {
-    let definition = Definition::new(name).title(title).open_world(false);
-    definition
-        .read_only(true)
-        .destructive(false)
-        .idempotent(true)
+        .read_only(read_only)
+        .destructive(destructive)
+        .idempotent(idempotent)
 }
 
 /// State that the tools share.

@@ -23,7 +23,7 @@ impl Statement {
         let mut at = 0;
         while at < sql.len() {
             let rest = &sql[at..];
-            let skipped = skipped(rest, sql[..at].chars().next_back());
+            let skipped = skipped(rest, &sql[..at]);
             if 0 < skipped {
                 numbered.push_str(&rest[..skipped]);
                 at += skipped;
@@ -64,7 +64,7 @@ fn name(text: &str) -> Option<&str> {
 }
 
 /// Returns the length of a prefix without placeholders: a string, a quoted name, a comment or a cast.
-fn skipped(text: &str, before: Option<char>) -> usize {
+fn skipped(text: &str, before: &str) -> usize {
     let length = |end: Option<usize>| end.unwrap_or(text.len());
     if text.starts_with("::") {
         return 2;
@@ -76,7 +76,9 @@ fn skipped(text: &str, before: Option<char>) -> usize {
         return length(comment(text));
     }
     if text.starts_with('\'') {
-        let escapes = before.is_some_and(|c| c == 'E' || c == 'e');
+        // `E` begins the string, unless it ends a word such as `ESCAPE`.
+        let word = before.strip_suffix(['E', 'e']);
+        let escapes = word.is_some_and(|word| !word.ends_with(is_of_name));
         return length(quoted(text, '\'', escapes));
     }
     if text.starts_with('"') {
@@ -131,15 +133,17 @@ fn comment(text: &str) -> Option<usize> {
 fn dollars(text: &str) -> Option<usize> {
     let tag_end = 1 + text[1..].find('$')?;
     let tag = &text[..=tag_end];
-    let is_tag = tag[1..tag_end]
-        .chars()
-        .all(|c| c.is_alphanumeric() || c == '_')
+    let is_tag = tag[1..tag_end].chars().all(is_of_name)
         && !tag[1..].starts_with(|c: char| c.is_ascii_digit());
     if !is_tag {
         return None;
     }
     let body = tag.len();
     text[body..].find(tag).map(|end| body + end + tag.len())
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]
@@ -179,9 +183,11 @@ mod tests {
             assert_eq!(statement.names, Vec::<String>::new(), "{sql}");
             assert_eq!(statement.numbered, sql);
         }
-        assert_eq!(
-            Statement::read("SELECT '' || :a -- x\n + :b").names,
-            ["a", "b"]
-        );
+        for sql in [
+            "SELECT '' || :a -- x\n + :b",
+            r"SELECT x LIKE :a ESCAPE'\' OR y = :b",
+        ] {
+            assert_eq!(Statement::read(sql).names, ["a", "b"], "{sql}");
+        }
     }
 }

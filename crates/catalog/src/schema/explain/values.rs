@@ -248,7 +248,11 @@ impl<'a> Explanation<'a> {
                 }
                 match additional {
                     Some(Value::Bool(false)) => {
-                        let known = properties.map_or_else(String::new, |p| names(p.keys()));
+                        let mut known = properties.map_or_else(String::new, |p| names(p.keys()));
+                        if let Some(Value::Object(patterns)) = schema.get("patternProperties") {
+                            let patterns: Vec<_> = patterns.keys().take(LISTED).cloned().collect();
+                            known += &format!("; others match {}", patterns.join(" or "));
+                        }
                         self.add(format!("{} is not a known property{known}", quoted(name)));
                     }
                     Some(schema) => self.look_within(Step::Member(name), schema, member),

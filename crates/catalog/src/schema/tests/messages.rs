@@ -87,6 +87,42 @@ fn of_several_forms_the_nearest_one_is_told() {
 }
 
 #[test]
+fn of_several_forms_with_a_tag_the_one_of_the_tag_is_told() {
+    let form = |kind: &str, member: &str| {
+        json!({
+            "type": "object",
+            "properties": {"kind": {"const": kind}, member: {"type": "integer"}},
+            "required": ["kind", member],
+        })
+    };
+    let point = json!({"properties": {"kind": {"enum": ["point"]}}, "required": ["kind"]});
+    let schema = json!({
+        "type": "object",
+        "properties": {"shape": {"oneOf": [
+            {"type": "null"}, form("circle", "radius"), {"$ref": "#/$defs/Square"}, point,
+        ]}},
+        "$defs": {"Square": form("square", "side")},
+    });
+    for (shape, message) in [
+        (json!({"kind": "square"}), "`shape`: \"side\" is missing"),
+        (
+            json!({"kind": "circle", "radius": "1"}),
+            "`shape.radius`: \"1\" is not an integer",
+        ),
+        (
+            json!({"kind": "hexagon", "side": 1}),
+            "`shape.kind`: \"hexagon\" is not one of \"circle\", \"square\", \"point\"",
+        ),
+        (
+            json!({"side": 1}),
+            "`shape`: \"kind\" is missing; it is one of \"circle\", \"square\", \"point\"",
+        ),
+    ] {
+        assert_eq!(reported(&schema, &json!({"shape": shape})), message);
+    }
+}
+
+#[test]
 fn every_keyword_has_a_reason_and_a_place() {
     let of = |keywords: Value| {
         let mut schema = json!({"type": "object", "properties": {"a": keywords}});
@@ -163,7 +199,7 @@ fn every_keyword_has_a_reason_and_a_place() {
         (
             json!({"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": false}),
             json!({"y": 1}),
-            "\"y\" is not a known property",
+            "\"y\" is not a known property; others match ^x",
         ),
         (
             json!({"multipleOf": 0.5}),

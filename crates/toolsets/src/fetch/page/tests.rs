@@ -292,6 +292,7 @@ async fn what_is_there_becomes_text_or_is_said_to_be_none() {
     ] {
         let message = get(&pages, url).await.expect_err(url);
         assert!(message.contains(part), "{url}: {message}");
+        assert!(!message.contains("secret"), "{message}");
     }
     let long = format!("{base}/{}", "a".repeat(URL_BYTES_MAX));
     assert!(
