@@ -390,11 +390,7 @@ mod tests {
         let calls = contexts
             .each_ref()
             .map(|context| Box::pin(inflight.wait_in_queue(context, std::future::pending::<()>())));
-        let cancelled = || {
-            contexts
-                .each_ref()
-                .map(|context| context.outlet.is_cancelled())
-        };
+        let cancelled = || contexts.each_ref().map(|context| context.is_cancelled());
         let ends = async {
             assert!(inflight.cancel("s", "1"));
             assert_eq!(cancelled(), [true, true, false, true, false]);

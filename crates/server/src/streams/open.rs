@@ -127,7 +127,7 @@ impl StreamOpener {
                 }
                 // Clients repeat a rejected id a few times, and then do without notifications.
                 Ok(None) | Err(_) => {
-                    place.mailbox.report_all();
+                    place.mailbox.report_all(is_stale);
                     from_now()
                 }
             },
