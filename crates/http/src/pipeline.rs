@@ -61,7 +61,7 @@ pub(crate) struct RequestFuture {
     client: Peer,
     /// Configured origin of the page that sent the request.
     cors_origin: Option<HeaderValue>,
-    /// Whether the client accepts gzip; `None` if responses are not compressed.
+    /// True if the client accepts gzip; `None` if responses are not compressed.
     takes_gzip: Option<bool>,
     /// The request is its connection's last.
     last: bool,

@@ -218,7 +218,7 @@ impl Inflight {
         self.cancel_some(.., |(of, ..)| **of == *session);
     }
 
-    /// Cancels the calls with a request id (CAN-01). Returns false if there is none, or it has completed.
+    /// Cancels all calls with a request id (CAN-01). Returns false if it is unknown or they have completed.
     pub fn cancel(&self, session: &str, id: &str) -> bool {
         let session: Arc<str> = session.into();
         let id = canonical(RequestId::from_json(id));

@@ -105,7 +105,7 @@ impl Shared {
         self.acknowledges(Some(request), Some(BTreeSet::new()));
     }
 
-    /// Tells those who wait for an acknowledgement, if there are any.
+    /// Passes an acknowledgement on to its receivers.
     fn acknowledges(&self, request: Option<u64>, resources: Option<BTreeSet<Arc<str>>>) {
         let _ = self
             .acknowledged
