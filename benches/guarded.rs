@@ -1,4 +1,4 @@
-//! The same requests with authentication, policies and rate limits.
+//! Scenarios with authentication, access policies and rate limits.
 
 use std::rc::Rc;
 use std::sync::Arc;

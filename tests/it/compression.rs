@@ -48,6 +48,8 @@ fn long_answers_are_compressed_for_those_who_take_it() {
         !head.contains("content-encoding") && plain.len() > 1024,
         "{head}"
     );
+    // Caches must know that others get it compressed.
+    assert_contains(&head, &["vary: accept-encoding"]);
     let (head, squeezed) = answer(&server, "tools/list", json!({}), GZIP);
     assert_contains(&head, &["content-encoding: gzip", "vary: accept-encoding"]);
     assert!(

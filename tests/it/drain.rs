@@ -208,6 +208,22 @@ fn a_client_of_http_2_that_confirms_nothing_does_not_delay_a_stop() {
 }
 
 #[test]
+fn a_client_that_sends_part_of_a_head_does_not_delay_a_stop() {
+    let mut program = start(&[
+        ("LONGSHORE_HTTP__LIMITS__HEADER_SECONDS", "600"),
+        ("LONGSHORE_DRAIN__GRACE_SECONDS", "600"),
+    ]);
+    let mut slow = TcpStream::connect(program.address).expect("it listens");
+    slow.write_all(b"POST /mcp HTTP/1.1\r\nhost: ")
+        .expect("sent");
+    // Only a serving program handles signals.
+    let ready = "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(program.connect().send(ready).receive().status, 200);
+    program.process.signal("TERM");
+    assert_eq!(program.process.exit_code(), Some(0));
+}
+
+#[test]
 fn a_client_that_does_not_begin_its_tls_handshake_does_not_delay_a_stop() {
     let file = |name| format!("{}/tests/it/tls/{name}", env!("CARGO_MANIFEST_DIR"));
     let port = free_port();

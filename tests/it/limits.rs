@@ -482,7 +482,7 @@ fn large_responses_that_nobody_reads_are_bounded_and_small_ones_go_on() {
         "POST /tools/many HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    let problem = server.connect().send(plain).receive();
+    let problem = server.connect().send(&*plain).receive();
     assert_eq!(problem.status, 503);
     let problem_body: Value = serde_json::from_str(&problem.body).expect("JSON");
     assert_eq!(problem_body["setting"], "limits.response_bytes");
@@ -491,6 +491,11 @@ fn large_responses_that_nobody_reads_are_bounded_and_small_ones_go_on() {
     unread.body(length.parse().expect("a number"));
     let text = large().send(&server).result()["content"][0]["text"].clone();
     assert_eq!(text.as_str().map(str::len), Some(BYTES));
+    // Responses without MCP count as well.
+    let mut unread = server.connect();
+    unread.send(plain);
+    assert_eq!(unread.receive_head().status, 200);
+    refused(&large().send(&server), 503, "limits.response_bytes", "1");
 }
 
 #[test]

@@ -63,6 +63,58 @@ fn caches_keep_no_response_for_other_callers() {
     }
 }
 
+#[test]
+fn documents_are_sent_again_only_if_they_have_changed() {
+    let server = Serve::demo();
+    for path in ["/tools", "/openapi.json"] {
+        let first = get(&server, path);
+        let tag = first.header("etag").expect("an entity tag").to_owned();
+        let again = send(&server, "GET", path, &[("if-none-match", &*tag)], "");
+        assert_eq!((again.status, &*again.body), (304, ""), "{path}");
+        assert_eq!(again.header("etag"), Some(&*tag));
+        let other = send(&server, "GET", path, &[("if-none-match", "\"a\"")], "");
+        assert_eq!((other.status, other.body), (200, first.body), "{path}");
+    }
+}
+
+#[test]
+fn a_proxy_may_keep_or_remove_the_path_of_the_public_url() {
+    for prefix in ["/base", "/tools"] {
+        let url = format!("http://localhost{prefix}");
+        let server = Serve::demo_with(|c| {
+            let small = serde_json::from_value(json!({"tools": ["echo"]}));
+            c.endpoints
+                .insert("small".to_owned(), small.expect("valid"));
+            c.http.public_url = Some(url);
+        });
+        for before in ["", prefix] {
+            let call = |name: &str| {
+                let body = json!({"message": "hi"}).to_string();
+                send(
+                    &server,
+                    "POST",
+                    &format!("{before}/tools/{name}"),
+                    &JSON,
+                    &body,
+                )
+                .status
+            };
+            assert_eq!(call("echo"), 200, "{before} {prefix}");
+            assert_eq!(call("nothing"), 404, "{before} {prefix}");
+            let list = get(&server, &format!("{before}/tools"));
+            assert_eq!(list.status, 200, "{before} {prefix}");
+            for endpoint in ["/mcp", "/mcp/small"] {
+                let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                    "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"},
+                }});
+                let path = format!("{before}{endpoint}");
+                let response = send(&server, "POST", &path, &JSON, &hello.to_string());
+                assert_eq!(response.status, 200, "{path} {prefix}");
+            }
+        }
+    }
+}
+
 /// A path that fits a route.
 fn path_of(route: &Route) -> String {
     route.path.replace("{name}", "echo")

@@ -427,11 +427,11 @@ impl fmt::Debug for CallContext {
 }
 
 /// ID of a JSON-RPC request, as JSON text: `7`, or `"a-7"` with its quotes.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(IdText);
 
 /// Text of an ID. Nearly all are short numbers, which need no allocation.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum IdText {
     /// A text of at most `SHORT_BYTES` bytes.
     Short {

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use form::{Form, FormError};
+pub(crate) use secret::names_a_secret;
 
 use super::replay::{
     ClientRequest, ClientRequestError, ReplaySession, RequestDraft, RequestKind,

@@ -536,6 +536,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn mh_20_a_secret_that_a_header_mirrors_is_found() {
+        let found = |name: &str, mut property: Value| {
+            property["type"] = "string".into();
+            let properties = json!({ name: property, "password": {"type": "string"} });
+            let schema =
+                json!({"type": "object", "properties": {"login": {"properties": properties}}});
+            let definition = Definition::new("t").input_schema(schema);
+            let entry = CatalogTool::new(Arc::new(Fixed(definition))).expect("valid");
+            entry.mirrored_secret().map(str::to_owned)
+        };
+        let mirrored = json!({"x-mcp-header": "Of"});
+        assert_eq!(found("region", mirrored.clone()), None);
+        assert_eq!(found("api_key", json!({})), None, "no header mirrors it");
+        assert_eq!(found("api_key", mirrored).as_deref(), Some("api_key"));
+        for marked in [json!({"format": "password"}), json!({"writeOnly": true})] {
+            let mut property = marked;
+            property["x-mcp-header"] = "Of".into();
+            assert_eq!(found("word", property).as_deref(), Some("word"));
+        }
+    }
+
     #[tokio::test]
     async fn a_checked_schema_leaves_integers_of_128_bits_as_they_are() {
         #[derive(serde::Deserialize, schemars::JsonSchema)]

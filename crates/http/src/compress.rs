@@ -20,7 +20,7 @@ use crate::net::{Body, NoThread, Peer, try_spawn_blocking};
 /// Minimum size in bytes; a smaller body fits into one packet.
 const LEAST_BYTES: u64 = 1024;
 /// Maximum size that a worker compresses, in bytes; a larger body would block it for over a millisecond or two.
-const ON_WORKER_BYTES: u64 = 256 * 1024;
+const ON_WORKER_BYTES: usize = 256 * 1024;
 
 /// Returns true if a client accepts gzip (RFC 9110, 12.5.3).
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
@@ -42,13 +42,9 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     named.or(any).unwrap_or(false)
 }
 
-/// Compresses a response if it is complete, large and of a text type. The compressed body counts as unread until it is sent;
-/// if the limits deny that, the response stays uncompressed.
-pub(super) async fn compressed(
-    router: Arc<Router>,
-    client: Peer,
-    mut response: Response<Body>,
-) -> Response<Body> {
+/// Returns true if a response is complete, large and of a text type. Those of a text type depend on `Accept-Encoding`, and say
+/// so to caches, whether or not the client accepts gzip (RFC 9110, 12.5.5).
+pub(super) fn is_worthwhile(response: &mut Response<Body>) -> bool {
     let headers = response.headers();
     let is_text = headers.get(CONTENT_TYPE).is_some_and(|media| {
         let media = media.to_str().unwrap_or_default();
@@ -57,27 +53,31 @@ pub(super) async fn compressed(
             || media.starts_with("application/problem+json")
             || media.starts_with("text/") && !media.starts_with("text/event-stream")
     });
-    if !is_text || headers.contains_key(CONTENT_ENCODING) {
-        return response;
-    }
     // A body of unknown size is still being produced.
-    let Some(bytes) = response.body().size_hint().exact() else {
-        return response;
+    let bytes = response.body().size_hint().exact();
+    let Some(bytes) = bytes.filter(|_| is_text && !headers.contains_key(CONTENT_ENCODING)) else {
+        return false;
     };
-    // The response varies by request, whether or not it is long enough.
     response
         .headers_mut()
         .append(VARY, HeaderValue::from_static("accept-encoding"));
-    if bytes < LEAST_BYTES {
-        return response;
-    }
+    LEAST_BYTES <= bytes
+}
+
+/// Compresses a response. The compressed body counts as unread until it is sent; if the limits deny that, the response stays
+/// uncompressed.
+pub(super) async fn compressed(
+    router: Arc<Router>,
+    client: Peer,
+    mut response: Response<Body>,
+) -> Response<Body> {
     let body = std::mem::take(response.body_mut());
     #[expect(clippy::disallowed_methods, reason = "it has said how long it is")]
     let Ok(body) = body.collect().await else {
         return HttpError::Internal.into_problem();
     };
     let plain = body.to_bytes();
-    let squeezed = if bytes <= ON_WORKER_BYTES {
+    let squeezed = if plain.len() <= ON_WORKER_BYTES {
         gzip(&plain)
     } else {
         let plain = plain.clone();

@@ -211,6 +211,14 @@ impl ConnectionState {
         }
     }
 
+    /// Returns true if a head has been arriving for some seconds, and nothing else is to be sent.
+    pub(crate) fn awaits_head(&self, seconds: u32) -> bool {
+        let activity = self.shared.activity.read();
+        activity.phase == Phase::Head
+            && activity.stalled.is_none()
+            && seconds <= self.clock.now().saturating_sub(activity.since)
+    }
+
     /// Records a write: whether bytes were taken, and whether part of a next head has arrived.
     #[inline]
     pub(super) fn has_written(&self, progress: bool, in_head: bool) {

@@ -138,12 +138,8 @@ impl HostGuard {
     /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
     #[inline]
     pub fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), HttpError> {
-        if uri.scheme().is_some_and(|scheme| {
-            *scheme != http::uri::Scheme::HTTP && *scheme != http::uri::Scheme::HTTPS
-        }) {
-            return Err(HttpError::HostInvalid);
-        }
-        if uri.scheme().is_none() && uri.authority().is_some() {
+        let is_url = uri.scheme().is_some() || uri.authority().is_some();
+        if is_url && !matches!(uri.scheme_str(), Some("http" | "https")) {
             return Err(HttpError::Target);
         }
         let host = match (fields.host.value()?, uri.authority()) {

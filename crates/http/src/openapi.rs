@@ -4,14 +4,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::context::{Outcome, RequestContext, Waiting};
 use super::rejection::HttpError;
-use super::rest::{ResultText, held};
+use super::rest::{self, ResultText};
 
 /// Describes the tools that the caller can see.
-pub(super) fn describe(request: &RequestContext<'_>) -> Waiting<Outcome> {
+pub(super) fn describe(request: &RequestContext<'_>, headers: HeaderMap) -> Waiting<Outcome> {
     let endpoint = &request.origin.router.endpoint;
     let server = Arc::clone(&endpoint.server);
     let url = endpoint.config.public_url.clone();
@@ -38,7 +39,7 @@ pub(super) fn describe(request: &RequestContext<'_>) -> Waiting<Outcome> {
             }
         }
         let document = document(&server.info(), &tools, url.as_deref());
-        held(&server, share, document.to_string().into())
+        rest::document(&server, share, &headers, document.to_string().into())
     })
 }
 

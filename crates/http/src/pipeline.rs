@@ -61,8 +61,8 @@ pub(crate) struct RequestFuture {
     client: Peer,
     /// Configured origin of the page that sent the request.
     cors_origin: Option<HeaderValue>,
-    /// True if the response may be compressed.
-    gzip: bool,
+    /// True if the client accepts gzip; `None` if responses are not compressed.
+    takes_gzip: Option<bool>,
     /// The request is its connection's last.
     last: bool,
     /// Start time, if the client receives a `Server-Timing` header.
@@ -99,7 +99,9 @@ impl RequestFuture {
             route,
             client: router.client(connection.shared().peer(), &head.headers),
             cors_origin: router.guard.reader(&head.headers),
-            gzip: config.compression && compress::takes_gzip(&head.headers),
+            takes_gzip: config
+                .compression
+                .then(|| compress::takes_gzip(&head.headers)),
             last,
             begun: config.server_timing.then(Instant::now),
             watch: router.watch(conn.service.local.cells(), &head, route),
@@ -211,8 +213,11 @@ impl Future for RequestFuture {
         let mut response = match &mut this.state {
             State::Compressing(response) => ready!(response.as_mut().poll(cx)),
             _ => {
-                let response = ready!(this.respond(cx));
-                if this.gzip {
+                let mut response = ready!(this.respond(cx));
+                if let Some(takes_gzip) = this.takes_gzip
+                    && compress::is_worthwhile(&mut response)
+                    && takes_gzip
+                {
                     let router = Arc::clone(&this.service.service.router);
                     let compressed = compress::compressed(router, this.client, response);
                     this.state = State::Compressing(Box::pin(compressed));

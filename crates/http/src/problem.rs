@@ -4,7 +4,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::net::Body;
 
@@ -46,17 +46,22 @@ pub(super) struct EnvelopeError {
     pub(super) code: i64,
     message: String,
     #[serde(default)]
-    data: Map<String, Value>,
+    data: Value,
 }
 
 impl EnvelopeError {
-    /// Converts the error; its data become members of the document, beside those of its own.
+    /// Converts the error; the members of its data become members of the document, beside those of its own. Data of an
+    /// upstream's error can be of any type.
     pub(super) fn into_problem(self, status: StatusCode) -> Value {
         let mut problem = problem(status, &self.message);
-        if let Value::Object(problem) = &mut problem {
-            for (name, value) in self.data {
-                problem.entry(name).or_insert(value);
+        match (&mut problem, self.data) {
+            (_, Value::Null) => {}
+            (Value::Object(problem), Value::Object(data)) => {
+                for (name, value) in data {
+                    problem.entry(name).or_insert(value);
+                }
             }
+            (problem, data) => problem["data"] = data,
         }
         problem
     }

@@ -25,7 +25,7 @@ pub(crate) enum HttpError {
     TargetTooLong,
     HeadersTooLarge,
     TooManyHeaders,
-    /// The target is neither a path nor a URL.
+    /// The target is neither a path nor an HTTP URL.
     Target,
     HostMissing,
     HostInvalid,
@@ -243,9 +243,11 @@ impl HttpError {
             Self::TargetTooLong => "The request's target is too long",
             Self::HeadersTooLarge => "The request's headers are too large",
             Self::TooManyHeaders => "The request has too many headers",
-            Self::Target => "The request's target is neither a path nor a URL",
+            Self::Target => "The request's target is neither a path nor an HTTP URL",
             Self::HostMissing => "The Host header is missing",
-            Self::HostInvalid => "The Host header is not a host name with an optional port",
+            Self::HostInvalid => {
+                "The Host header is not a host name with an optional port, or names another host than the request's target"
+            }
             Self::HostForeign => "This server does not accept that Host",
             Self::OriginForeign => "Pages of that Origin may not call this server",
             Self::OriginUnnamed => {

@@ -56,7 +56,7 @@ pub(super) fn dispatch(
                 .call_tool_rest(cx, by, request.principal, headers, &name, &body)
                 .into()
         }
-        Rest::OpenApi => Dispatched::Response(openapi::describe(request)),
+        Rest::OpenApi => Dispatched::Response(openapi::describe(request, head.headers.clone())),
         Rest::Info => Dispatched::done(json_response(&server.info())),
         Rest::Version => Dispatched::done(json_response(&server.version())),
         Rest::Ping => Dispatched::done(json_response(&json!({"status": "ok"}))),
@@ -70,17 +70,20 @@ pub(super) fn respond(
     request: &RequestContext<'_>,
     headers: &HeaderMap,
 ) -> Outcome {
+    let (server, share) = (&request.origin.router.endpoint.server, request.share());
+    let is_copied = matches!(&reply, Reply::Response(response) if response.rest.len() != 0);
     let result = match ResultText::of(reply)? {
         ResultText::Result(result) => result,
         ResultText::Problem(response) => return Ok(response),
     };
     match rest {
-        Rest::Tool => Ok(called(result)),
-        _ => {
-            let server = &request.origin.router.endpoint.server;
-            let response = held(server, request.share(), result.clone())?;
-            Ok(with_entity_tag(headers, &result, response))
+        // A copy does not count as unread, as the pieces did.
+        Rest::Tool if is_copied => {
+            let result = server.limits.hold_response(share, result);
+            Ok(called(result.map_err(HttpError::Limited)?))
         }
+        Rest::Tool => Ok(called(result)),
+        _ => document(server, share, headers, result),
     }
 }
 
@@ -174,10 +177,16 @@ fn cursor(query: Option<&str>) -> Result<Option<String>, &'static str> {
     Ok(cursor)
 }
 
-/// Builds a response with JSON that was made for one caller, and counts as unread until it is sent.
-pub(super) fn held(server: &Server, share: ShareKey, json: Bytes) -> Outcome {
-    match server.limits.hold_response(share, json) {
-        Ok(json) => Ok(json_text(json)),
+/// Builds a response with JSON that was made for one caller, and counts as unread until it is sent. The client may have it
+/// already.
+pub(super) fn document(
+    server: &Server,
+    share: ShareKey,
+    request: &HeaderMap,
+    json: Bytes,
+) -> Outcome {
+    match server.limits.hold_response(share, json.clone()) {
+        Ok(held) => Ok(with_entity_tag(request, &json, json_text(held))),
         Err(refused) => Err(HttpError::Limited(refused).into()),
     }
 }
@@ -198,6 +207,8 @@ fn json_text(body: Bytes) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{ErrorCode, ErrorObject};
+    use crate::transport::http::problem::problem_of_document;
 
     #[test]
     fn a_query_has_at_most_a_cursor() {
@@ -216,5 +227,24 @@ mod tests {
         let found = [-32602, -32603, -32021, 429, 503, 7, -32020, 401].map(error_status);
         let statuses = found.map(|status| status.as_u16());
         assert_eq!(statuses, [400, 500, 422, 429, 503, 500, 500, 502]);
+    }
+
+    #[test]
+    fn an_error_has_its_message_whatever_its_data_are() {
+        for (data, member) in [
+            (json!("text"), Some(json!("text"))),
+            (json!([1]), Some(json!([1]))),
+            (Value::Null, None),
+            (json!({"data": 1, "status": 2}), Some(json!(1))),
+        ] {
+            let error = ErrorObject::new(ErrorCode::Internal, "it failed");
+            let reply = Reply::error("0", &error.with_data(data));
+            let document = reply.into_response().expect("a response").to_bytes();
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            let problem = problem_of_document(status, &document);
+            assert_eq!(problem["detail"], "it failed", "{problem}");
+            assert_eq!(problem["status"], 500, "{problem}");
+            assert_eq!(problem.get("data").cloned(), member, "{problem}");
+        }
     }
 }

@@ -139,11 +139,6 @@ impl Route {
     /// The endpoint's.
     pub(super) const MCP: &'static Self = &ROUTES[0];
 
-    /// Returns true if a route of the application takes precedence.
-    pub(super) fn gives_way(&self) -> bool {
-        matches!(self.place, RouteTarget::Open(Open::Playground))
-    }
-
     /// Common entry for all application routes.
     pub(super) const CUSTOM: &'static Self = &guarded("/*", "*", Protected::Custom);
 

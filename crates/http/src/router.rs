@@ -14,7 +14,7 @@ use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
 use super::layers::{Layers, RouteHandler};
 use super::rejection::{HttpError, Rejection};
-use super::route::{Protected, Route, RouteTarget};
+use super::route::{Open, Protected, Route, RouteTarget};
 use super::tls::Tls;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{Authenticator, PrincipalKind};
@@ -51,7 +51,8 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// The path of a request below the server's root, where clients may reach it with something in front.
+    /// The path of a request below the server's root, without the path of the public URL. A proxy may have removed that, so a
+    /// path that begins like it and is not served without it is kept: `/tools/NAME` behind a public URL that ends with `/tools`.
     #[inline]
     pub(super) fn path<'u>(&self, uri: &'u Uri) -> &'u str {
         let path = uri.path();
@@ -59,9 +60,14 @@ impl Router {
             return path;
         }
         match path.strip_prefix(&*self.prefix) {
-            Some(rest) if rest.starts_with('/') => rest,
+            Some(rest) if rest.starts_with('/') && self.serves(rest) => rest,
             _ => path,
         }
+    }
+
+    fn serves(&self, path: &str) -> bool {
+        let layers = &self.layers;
+        Route::of(path).is_some() || layers.has_route(path) || layers.public_at(path).is_some()
     }
 
     /// Begins to count a request, if requests are counted.
@@ -255,7 +261,8 @@ impl Router {
             return Some(Route::PUBLIC);
         }
         match Route::of(path) {
-            Some((route, _)) if !route.gives_way() => Some(route),
+            Some((route, _)) if route.place != RouteTarget::Open(Open::Playground) => Some(route),
+            // A route of the application takes precedence.
             known => match self.custom_route(uri) {
                 Some(_) => Some(Route::CUSTOM),
                 None => known.map(|(route, _)| route),

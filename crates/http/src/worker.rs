@@ -33,6 +33,8 @@ use open_conns::{OpenConns, SharedConns};
 
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
+/// Time for the rest of a head once the server stops, in seconds.
+const LAST_HEAD_SECONDS: u32 = 1;
 /// Maximum number of sockets accepted before existing connections are polled again.
 const TAKEN_AT_ONCE: u64 = 16;
 
@@ -237,6 +239,7 @@ impl Tasks {
             Rc::clone(&self.service),
             Arc::clone(&self.clock),
             Rc::clone(&self.connections),
+            Arc::clone(&self.drain),
         ));
         let admission = Rc::clone(&self.admission);
         tokio::task::spawn_local(async move { admission.keep().await });
@@ -336,7 +339,12 @@ fn sweep_interval() -> Interval {
 }
 
 /// Advances the clocks once a second and ends overdue connections.
-async fn sweep(service: Rc<WorkerService>, clock: Arc<WorkerClock>, connections: Rc<OpenConns>) {
+async fn sweep(
+    service: Rc<WorkerService>,
+    clock: Arc<WorkerClock>,
+    connections: Rc<OpenConns>,
+    drain: Arc<Drain>,
+) {
     let router = &service.router;
     let limits = &router.endpoint.server.limits;
     let mut seconds = sweep_interval();
@@ -357,6 +365,8 @@ async fn sweep(service: Rc<WorkerService>, clock: Arc<WorkerClock>, connections:
             if let Some(overdue) = state.overdue(&router.endpoint.config.limits, hits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
                 hits.count(overdue.limit());
+                state.shared().cut();
+            } else if drain.has_begun() && state.awaits_head(LAST_HEAD_SECONDS) {
                 state.shared().cut();
             }
         });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
-use super::errors::{call_failed, invalid_params, without_position};
+use super::errors::{call_failed, check_scopes, invalid_params, without_position};
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::prompts::unknown_prompt;
@@ -16,7 +16,6 @@ use super::reply::{MaybeReady, Reply, begin, finish};
 use super::request_context::{Caller, RequestContext};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
-use super::target::check_scopes;
 use super::text::truncated;
 use super::{prompts, resources};
 use crate::audit::{Subject, SubjectKind};

@@ -61,7 +61,7 @@ pub(super) fn call(
                 custom_result(&id, result, server_info).counted(&limits, share, &id)
             }
             Ok(Ok(_)) => {
-                tracing::error!(method = %name, "a custom method failed: its result is not an object");
+                tracing::error!(%name, "a custom method failed: its result is not an object");
                 errors::internal_error(&id)
             }
             Ok(Err(error)) => Reply::error(&id, &error),

@@ -12,6 +12,7 @@ use tracing::field::Value;
 use super::reply::{RejectReason, Reply};
 use super::running_call::CallFailure;
 use super::text::truncated;
+use crate::auth::Principal;
 use crate::catalog::MissingScopes;
 use crate::limit::{Limit, LimitCounters};
 use crate::net::with_causes;
@@ -139,6 +140,18 @@ pub(super) fn batch_too_large(hits: &LimitCounters, limit: Limit, message: Strin
 fn exceeded(hits: &LimitCounters, limit: Limit, error: ErrorObject) -> ErrorObject {
     hits.count(limit);
     error.with_data(json!({ "setting": limit.setting() }))
+}
+
+/// AUTH-09: checks that the caller has all scopes that its target needs. The error lists them.
+pub(super) fn check_scopes(
+    principal: &Principal,
+    id: &str,
+    needed: &[String],
+) -> Result<(), Reply> {
+    if needed.iter().all(|scope| principal.has_scope(scope)) {
+        return Ok(());
+    }
+    Err(missing_scopes(id, &MissingScopes(needed.into())))
 }
 
 /// AUTH-09: error for a caller that lacks scopes.

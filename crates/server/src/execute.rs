@@ -10,7 +10,7 @@ use super::reply::{MaybeReady, Reply};
 use super::request_context::Caller;
 use super::running_call;
 use super::running_call::{
-    CallFailure, CallOptions, CallOutcome, CallProgress, CatchUnwind, OnDisconnect, Resumption,
+    CallFailure, CallOptions, CallOutcome, CatchUnwind, OnDisconnect, Resumption, RunningCall,
 };
 use super::streams::Streams;
 use crate::catalog::CallContext;
@@ -115,19 +115,23 @@ impl Calls {
             PermitsNeeded::None => (false, None),
         };
         let has_room = !needs_permits || self.limits.has_room(principal, address, limits);
-        let progress = match has_room {
-            true => running_call::start(cx, start, context, options),
-            // It is polled once it has its permits.
-            false => match running_call::prepare(start, context) {
-                Some(call) => Err(call),
-                None => Ok(CallProgress::Done(Err(CallFailure::Panicked))),
-            },
+        let Some(mut call) = running_call::prepare(start, context) else {
+            return responder.respond(Err(CallFailure::Panicked));
         };
-        if let Ok(CallProgress::Done(outcome)) = progress {
-            return responder.respond(outcome);
-        }
+        let polled = match has_room {
+            true => call.poll_first(cx, context),
+            // It is polled once it has its permits.
+            false => None,
+        };
+        let running = match polled {
+            None => Err(call),
+            Some(outcome) if context.outlet.is_silent() || options.stream_after.is_none() => {
+                return responder.respond(outcome);
+            }
+            Some(outcome) => Ok(RunningCall::Done(Some(outcome))),
+        };
         let pending = PendingCall {
-            progress,
+            running,
             has_room,
             turn: match needs_permits {
                 true => self.limits.turn(principal, address, limits),
@@ -152,7 +156,8 @@ impl Calls {
 
 /// A call that did not complete at once.
 struct PendingCall<T> {
-    progress: Result<CallProgress<T>, CatchUnwind<T>>,
+    /// The call, or what it is before it has its permits.
+    running: Result<RunningCall<T>, CatchUnwind<T>>,
     /// True if permits are available without waiting.
     has_room: bool,
     turn: PermitRequest,
@@ -167,7 +172,7 @@ impl<T: Send + 'static> PendingCall<T> {
     /// Acquires the permits, then drives the call until it completes or its response becomes a stream.
     async fn finish(self, responder: impl Respond<T> + Send + 'static) -> Reply {
         let Self {
-            progress,
+            running,
             has_room,
             turn,
             context,
@@ -175,35 +180,31 @@ impl<T: Send + 'static> PendingCall<T> {
             inflight,
             streams,
         } = self;
-        let progress = match progress {
-            Ok(progress) => progress,
+        let running = match running {
+            Ok(running) => running,
             Err(call) => {
-                let permits = if has_room {
-                    Ok(turn.take())
-                } else {
-                    turn.wait().await
+                let permits = match has_room {
+                    true => turn.take(),
+                    false => match turn.wait().await {
+                        Ok(permits) => permits,
+                        Err(refused) => {
+                            return Reply::limited(Some(context.request_id.as_json()), refused);
+                        }
+                    },
                 };
-                match permits {
-                    Ok(permits) => {
-                        running_call::drive(call, &context, options, &inflight, permits).await
-                    }
-                    Err(refused) => {
-                        return Reply::limited(Some(context.request_id.as_json()), refused);
-                    }
+                let mut running = RunningCall::new(call, &context, options, &inflight, permits);
+                match running.until_stream(&context, options).await {
+                    Some(outcome) => return responder.respond(outcome).reply().await,
+                    None => running,
                 }
             }
         };
-        match progress {
-            CallProgress::Done(outcome) => responder.respond(outcome).reply().await,
-            CallProgress::Streams(running) => {
-                let guard = inflight.stream();
-                let respond = move |outcome| responder.respond(outcome);
-                let stream = CallStream::new(running, context, respond, guard);
-                Reply::Stream(match streams {
-                    Some(streams) => streams.resumable(stream, options),
-                    None => Box::new(stream),
-                })
-            }
-        }
+        let guard = inflight.stream();
+        let respond = move |outcome| responder.respond(outcome);
+        let stream = CallStream::new(running, context, respond, guard);
+        Reply::Stream(match streams {
+            Some(streams) => streams.resumable(stream, options),
+            None => Box::new(stream),
+        })
     }
 }

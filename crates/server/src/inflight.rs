@@ -1,7 +1,8 @@
 //! Registry of calls in progress, for cancellation and shutdown.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,23 +62,31 @@ struct Calls {
     /// Abort handles, which end a call with a response.
     stoppable: HashMap<u64, AbortHandle>,
     begun: u64,
-    /// Calls that outlive their request, by session and request id.
-    by_id: HashMap<(Arc<str>, RequestId), Cancellable>,
+    /// Calls that outlive their request. Clients must not, but can, have several with one request id.
+    by_id: BTreeMap<CallKey, Cancellable>,
 }
+
+/// Session and request id of a call, and its number.
+pub(super) type CallKey = (Arc<str>, RequestId, u64);
 
 /// A call that can be cancelled by its request id.
 #[derive(Debug)]
 struct Cancellable {
-    number: u64,
     context: Arc<CallContext>,
     task: TaskHandle,
+}
+
+impl Cancellable {
+    fn cancel(&self) {
+        self.context.outlet.cancel();
+        self.task.abort();
+    }
 }
 
 /// Registration of one call; removed on drop.
 pub struct InflightEntry {
     pub(super) inflight: Arc<Inflight>,
-    pub(super) number: u64,
-    key: (Arc<str>, RequestId),
+    pub(super) key: CallKey,
 }
 
 /// Session key of requests over stdio that have no session.
@@ -117,28 +126,24 @@ impl Inflight {
         let number = calls.begun;
         calls.running += 1;
         calls.stoppable.insert(number, stop);
+        let session = context.session.clone().unwrap_or_else(|| Arc::from(STDIO));
         InflightEntry {
             inflight: Arc::clone(self),
-            number,
-            key: key(context),
+            key: (session, canonical(context.request_id.clone()), number),
         }
     }
 
     /// Makes a call cancellable by its id, unless it has completed on another thread already.
     pub(super) fn make_cancellable(
         &self,
-        number: u64,
+        key: CallKey,
         context: &Arc<CallContext>,
         task: TaskHandle,
     ) {
         let mut calls = self.calls.lock();
-        if calls.stoppable.contains_key(&number) {
-            let call = Cancellable {
-                number,
-                context: Arc::clone(context),
-                task,
-            };
-            calls.by_id.insert(key(context), call);
+        if calls.stoppable.contains_key(&key.2) {
+            let context = Arc::clone(context);
+            calls.by_id.insert(key, Cancellable { context, task });
         }
     }
 
@@ -176,13 +181,13 @@ impl Inflight {
     ) -> JoinHandle<Result<T, Aborted>> {
         let (stop, stopped) = AbortHandle::new_pair();
         let place = self.register(context, stop);
-        let number = place.number;
+        let key = place.key.clone();
         let task = tokio::spawn(async move {
             let done = Abortable::new(work, stopped).await;
             drop(place);
             done
         });
-        self.make_cancellable(number, context, task.abort_handle());
+        self.make_cancellable(key, context, task.abort_handle());
         task
     }
 
@@ -210,29 +215,30 @@ impl Inflight {
 
     /// Cancels all calls of a session.
     pub fn cancel_all(&self, session: &str) {
-        let mut found = Vec::new();
-        self.calls.lock().by_id.retain(|(of, _), call| {
-            let stays = **of != *session;
-            if !stays {
-                found.push((Arc::clone(&call.context), call.task.clone()));
-            }
-            stays
-        });
-        for (context, task) in found {
-            context.outlet.cancel();
-            task.abort();
-        }
+        self.cancel_some(.., |(of, ..)| **of == *session);
     }
 
-    /// Cancels a call (CAN-01). Returns false if it is unknown or has completed.
+    /// Cancels all calls with a request id (CAN-01). Returns false if it is unknown or they have completed.
     pub fn cancel(&self, session: &str, id: &str) -> bool {
-        let key = (Arc::from(session), canonical(RequestId::from_json(id)));
-        let found = self.calls.lock().by_id.remove(&key);
-        if let Some(Cancellable { context, task, .. }) = &found {
-            context.outlet.cancel();
-            task.abort();
-        }
-        found.is_some()
+        let session: Arc<str> = session.into();
+        let id = canonical(RequestId::from_json(id));
+        let first = (Arc::clone(&session), id.clone(), 0);
+        self.cancel_some(first..=(session, id, u64::MAX), |_| true)
+    }
+
+    fn cancel_some(
+        &self,
+        range: impl RangeBounds<CallKey>,
+        is_meant: impl Fn(&CallKey) -> bool,
+    ) -> bool {
+        let mut calls = self.calls.lock();
+        let keys = calls.by_id.range(range).map(|(key, _)| key);
+        let keys: Vec<_> = keys.filter(|key| is_meant(key)).cloned().collect();
+        let found = keys.iter().filter_map(|key| calls.by_id.remove(key));
+        let found: Vec<_> = found.collect();
+        drop(calls);
+        found.iter().for_each(Cancellable::cancel);
+        !found.is_empty()
     }
 
     fn leave(&self) {
@@ -277,11 +283,6 @@ fn unless_stopped<T>(
     }
 }
 
-fn key(context: &CallContext) -> (Arc<str>, RequestId) {
-    let session = context.session.clone().unwrap_or_else(|| Arc::from(STDIO));
-    (session, canonical(context.request_id.clone()))
-}
-
 /// The id in one form, since a string can be written with and without escapes.
 pub(super) fn canonical(id: RequestId) -> RequestId {
     if !id.as_json().contains('\\') {
@@ -296,12 +297,8 @@ pub(super) fn canonical(id: RequestId) -> RequestId {
 impl Drop for InflightEntry {
     fn drop(&mut self) {
         let mut calls = self.inflight.calls.lock();
-        // A later request may have reused the id.
-        let known = calls.by_id.get(&self.key);
-        if known.is_some_and(|call| call.number == self.number) {
-            calls.by_id.remove(&self.key);
-        }
-        calls.stoppable.remove(&self.number);
+        calls.by_id.remove(&self.key);
+        calls.stoppable.remove(&self.key.2);
         drop(calls);
         self.inflight.leave();
     }
@@ -374,9 +371,38 @@ mod tests {
             (r#"{"\u0061/":1}"#, false),
         ] {
             let place = inflight.register(&context, AbortHandle::new_pair().0);
-            inflight.make_cancellable(place.number, &context, task.abort_handle());
+            inflight.make_cancellable(place.key.clone(), &context, task.abort_handle());
             assert_eq!(inflight.cancel(STDIO, id), is_same, "{id}");
         }
+    }
+
+    #[tokio::test]
+    async fn can_01_all_calls_with_the_id_are_cancelled() {
+        let inflight = inflight();
+        let context = |session: &str, id: &str| {
+            let mut context = CallContext::for_test();
+            context.session = Some(session.into());
+            context.request_id = RequestId::from_json(id);
+            Arc::new(context)
+        };
+        let contexts = [("s", "1"), ("s", "1"), ("s", "2"), ("s", "1"), ("t", "1")];
+        let contexts = contexts.map(|(session, id)| context(session, id));
+        let calls = contexts
+            .each_ref()
+            .map(|context| Box::pin(inflight.wait_in_queue(context, std::future::pending::<()>())));
+        let cancelled = || contexts.each_ref().map(|context| context.is_cancelled());
+        let ends = async {
+            assert!(inflight.cancel("s", "1"));
+            assert_eq!(cancelled(), [true, true, false, true, false]);
+            assert!(!inflight.cancel("s", "1"));
+            // Also those with the id of another one end with their session.
+            inflight.cancel_all("s");
+            assert_eq!(cancelled(), [true, true, true, true, false]);
+            assert!(inflight.cancel("t", "1"));
+        };
+        let (ended, ()) = tokio::join!(futures_util::future::join_all(calls), ends);
+        assert!(ended.iter().all(|one| matches!(one, Err(Reply::Cancelled))));
+        inflight.idle().await;
     }
 
     #[tokio::test]
@@ -387,14 +413,14 @@ mod tests {
         // Its task is about to end on another thread.
         let task = tokio::spawn(std::future::pending::<()>());
         let place = enter();
-        let number = place.number;
+        let key = place.key.clone();
         drop(place);
-        inflight.make_cancellable(number, &context, task.abort_handle());
+        inflight.make_cancellable(key, &context, task.abort_handle());
         assert!(inflight.calls.lock().by_id.is_empty());
         // One that has used its id again stays.
         let (first, second) = (enter(), enter());
         for place in [&first, &second] {
-            inflight.make_cancellable(place.number, &context, task.abort_handle());
+            inflight.make_cancellable(place.key.clone(), &context, task.abort_handle());
         }
         drop(first);
         assert_eq!(inflight.calls.lock().by_id.len(), 1);

@@ -22,7 +22,11 @@ use longshore_net::{environment, net};
 use longshore_protocol as protocol;
 
 pub mod harness;
-pub mod transport;
+/// Standard input and output, and what all transports share.
+pub mod transport {
+    pub mod drain;
+    pub mod stdio;
+}
 
 mod assemble;
 mod audit_record;
@@ -78,7 +82,6 @@ mod sse_sessions;
 mod stateless;
 mod stdio;
 mod streams;
-mod target;
 mod tasks;
 mod text;
 mod tool_search;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::errors::{
-    causes, forbidden, internal_error, invalid_params, protocol_error, without_position,
+    causes, check_scopes, forbidden, internal_error, invalid_params, protocol_error,
+    without_position,
 };
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
@@ -14,7 +15,7 @@ use super::request_context::RequestContext;
 use super::results::push_block;
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
-use super::target::{check_named, check_scopes, missing_name};
+use super::stateless::{check_named, missing_name};
 use super::text::truncated;
 use crate::auth::ItemKind;
 use crate::catalog::{
@@ -59,9 +60,9 @@ pub(super) fn get(
     }
     let arguments = read_arguments(request.params.arguments, definition)
         .map_err(|problem| invalid_params(request.id, &problem))?;
-    let method = Method::PromptsGet.as_str();
-    let replay = server.replay_session(caller, method, request_context.body.bytes, request)?;
-    let options = server.calls.options(caller, definition.timeout);
+    let method = Method::PromptsGet;
+    let (context, options) =
+        server.call_context(method, request_context, log_level, definition.timeout)?;
     let getting = PromptResponder {
         id: request.id.to_owned(),
         name: name.into_owned(),
@@ -71,13 +72,6 @@ pub(super) fn get(
         server: Arc::clone(server),
         share: caller.share(),
     };
-    let context = caller.context(
-        request_context.headers,
-        request,
-        log_level,
-        replay,
-        options.timeout,
-    );
     let call = Call {
         context: &context,
         options,

@@ -17,19 +17,19 @@ use super::client_requests::count;
 use super::errors::{call_failed, internal_error, invalid_params};
 use super::parts::Server;
 use super::reply::{MaybeReady, RejectReason, Reply, begin};
-use super::request_context::Caller;
-use super::running_call::{CallFailure, SuspendedCall};
+use super::request_context::{Caller, RequestContext};
+use super::running_call::{CallFailure, CallOptions, SuspendedCall};
 use super::share::{StateKind, owner_of};
 use super::snapshot::Snapshot;
 use super::text::truncated;
 use crate::catalog::{
-    CallContext, Client, ClientRequestError, InputRound, PendingRequest, ReplayError,
+    CallContext, Client, ClientRequestError, InputRound, LogLevel, PendingRequest, ReplayError,
     ReplaySession, StatelessRequest, Suspension,
 };
 use crate::environment::unix_seconds;
 use crate::protocol::message::{self, Request};
 use crate::protocol::scan::rounded_integer;
-use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, canonical, push_string};
+use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, Method, canonical, push_string};
 use crate::seal::{
     JOURNAL_MAX_BYTES, OpenedState, RequestName, RequestState, STORED_MAX_BYTES, StateScope,
     digest, random_bytes,
@@ -37,6 +37,28 @@ use crate::seal::{
 use crate::state::{Retention, StateError};
 
 impl Server {
+    /// Creates the context of a call that can ask its client, and the options of the call. `timeout` overrides the configured
+    /// one.
+    #[inline]
+    pub(super) fn call_context(
+        self: &Arc<Self>,
+        method: Method,
+        request_context: RequestContext<'_>,
+        log_level: Option<LogLevel>,
+        timeout: Option<Duration>,
+    ) -> Result<(Arc<CallContext>, CallOptions), Reply> {
+        let RequestContext {
+            caller,
+            headers,
+            body,
+            request,
+        } = request_context;
+        let replay = self.replay_session(caller, method.as_str(), body.bytes, request)?;
+        let options = self.calls.options(caller, timeout);
+        let context = caller.context(headers, request, log_level, replay, options.timeout);
+        Ok((context, options))
+    }
+
     /// Creates the replay session of a call, with the journal if the client resumes it.
     #[inline]
     pub(super) fn replay_session(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::errors::{causes, forbidden, internal_error, protocol_error};
+use super::errors::{causes, check_scopes, forbidden, internal_error, protocol_error};
 use super::execute::{Call, PermitsNeeded};
 use super::parts::Server;
 use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
@@ -16,7 +16,7 @@ use super::resource_cache::{CacheKey, CacheableRead};
 use super::results::push_contents;
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
-use super::target::{check_named, check_scopes, missing_name};
+use super::stateless::{check_named, missing_name};
 use super::text::truncated;
 use crate::auth::{Decision, Principal};
 use crate::catalog::{
@@ -54,10 +54,9 @@ pub(super) fn read(
         return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));
     };
     check_scopes(caller.principal, request.id, &needed)?;
-    let method = Method::ResourcesRead.as_str();
-    let replay = server.replay_session(caller, method, request_context.body.bytes, request)?;
-    let definition = found.definition();
-    let options = server.calls.options(caller, definition.timeout);
+    let (method, definition) = (Method::ResourcesRead, found.definition());
+    let (context, options) =
+        server.call_context(method, request_context, log_level, definition.timeout)?;
     let key = definition.ttl.and_then(|_| {
         let scope = definition.cache_scope;
         CacheKey::of(&uri, scope, caller.principal)
@@ -67,13 +66,6 @@ pub(super) fn read(
         Some(Err(cacheable)) => (None, Some(cacheable)),
         None => (None, None),
     };
-    let context = caller.context(
-        request_context.headers,
-        request,
-        log_level,
-        replay,
-        options.timeout,
-    );
     let reading = ReadResponder {
         id: request.id.to_owned(),
         uri: uri.clone().into_owned(),

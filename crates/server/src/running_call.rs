@@ -91,48 +91,6 @@ pub(crate) struct CallOptions {
     pub(crate) resumption: Resumption,
 }
 
-/// Progress of a call after it was polled.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would cost each call that waits"
-)]
-pub(crate) enum CallProgress<T> {
-    Done(CallOutcome<T>),
-    /// The call has sent a message before its result, or takes long.
-    Streams(RunningCall<T>),
-}
-
-/// Starts a call and polls it once. Most calls complete here, without a timer or a task.
-///
-/// # Errors
-///
-/// The pending call, if it has to wait.
-#[inline]
-pub(crate) fn start<T: 'static>(
-    cx: &mut Context<'_>,
-    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
-    context: &Arc<CallContext>,
-    options: CallOptions,
-) -> Result<CallProgress<T>, CatchUnwind<T>> {
-    let Some(mut call) = prepare(start, context) else {
-        return Ok(CallProgress::Done(Err(CallFailure::Panicked)));
-    };
-    let outcome = match Pin::new(&mut call).poll(cx) {
-        Poll::Ready(outcome) => finish_replay(outcome, context),
-        Poll::Pending => match context.replay.suspension() {
-            Some(suspension) => suspended(suspension, context),
-            None => return Err(call),
-        },
-    };
-    Ok(
-        if context.outlet.is_silent() || options.stream_after.is_none() {
-            CallProgress::Done(outcome)
-        } else {
-            CallProgress::Streams(RunningCall::Done(Some(outcome)))
-        },
-    )
-}
-
 /// Creates the future of a call without polling it. Returns `None` if that panicked.
 #[inline]
 pub(super) fn prepare<T: 'static>(
@@ -184,43 +142,6 @@ pub(super) fn suspended<T>(suspension: Suspension, context: &Arc<CallContext>) -
     })))
 }
 
-/// Polls a call until it completes or its response becomes a stream.
-pub(crate) async fn drive<T: Send + 'static>(
-    call: CatchUnwind<T>,
-    context: &Arc<CallContext>,
-    options: CallOptions,
-    inflight: &Arc<Inflight>,
-    held: CallPermits,
-) -> CallProgress<T> {
-    let mut running = RunningCall::new(call, context, options, inflight, held);
-    let Some(stream_after) = options.stream_after else {
-        return CallProgress::Done(running.await);
-    };
-    let until_stream = tokio::time::sleep(stream_after);
-    tokio::pin!(until_stream);
-    let outcome = poll_fn(|cx| {
-        let done = Pin::new(&mut running).poll(cx).map(Some);
-        if !context.outlet.is_silent() || done.is_pending() && context.outlet.has_messages(cx) {
-            return match done {
-                Poll::Ready(outcome) => {
-                    running = RunningCall::Done(outcome);
-                    Poll::Ready(None)
-                }
-                Poll::Pending => Poll::Ready(None),
-            };
-        }
-        match done {
-            Poll::Pending => until_stream.as_mut().poll(cx).map(|()| None),
-            ready => ready,
-        }
-    })
-    .await;
-    match outcome {
-        Some(outcome) => CallProgress::Done(outcome),
-        None => CallProgress::Streams(running),
-    }
-}
-
 /// A pending call.
 #[expect(
     clippy::large_enum_variant,
@@ -244,7 +165,7 @@ pub(crate) enum RunningCall<T> {
 }
 
 impl<T: Send + 'static> RunningCall<T> {
-    fn new(
+    pub(super) fn new(
         call: CatchUnwind<T>,
         context: &Arc<CallContext>,
         options: CallOptions,
@@ -255,7 +176,7 @@ impl<T: Send + 'static> RunningCall<T> {
         let (stop, stopped) = AbortHandle::new_pair();
         let call = Abortable::new(call, stopped);
         let place = inflight.register(context, stop);
-        let number = place.number;
+        let key = place.key.clone();
         let deadline = Box::pin(tokio::time::sleep(timeout));
         let _ = context.deadline.set(deadline.deadline());
         let call = Self::Own {
@@ -277,8 +198,36 @@ impl<T: Send + 'static> RunningCall<T> {
             let outcome = call.await;
             let _ = sender.send(outcome);
         });
-        inflight.make_cancellable(number, context, task.abort_handle());
+        inflight.make_cancellable(key, context, task.abort_handle());
         Self::Task(receiver)
+    }
+
+    /// Polls the call until it completes, or until it has sent a message or takes long, so that its response becomes a stream.
+    /// Returns the outcome unless it is for a stream.
+    pub(super) async fn until_stream(
+        &mut self,
+        context: &CallContext,
+        options: CallOptions,
+    ) -> Option<CallOutcome<T>> {
+        let Some(stream_after) = options.stream_after else {
+            return Some(self.await);
+        };
+        let until_stream = tokio::time::sleep(stream_after);
+        tokio::pin!(until_stream);
+        poll_fn(|cx| {
+            let done = Pin::new(&mut *self).poll(cx).map(Some);
+            if !context.outlet.is_silent() || done.is_pending() && context.outlet.has_messages(cx) {
+                if let Poll::Ready(outcome) = done {
+                    *self = Self::Done(outcome);
+                }
+                return Poll::Ready(None);
+            }
+            match done {
+                Poll::Pending => until_stream.as_mut().poll(cx).map(|()| None),
+                ready => ready,
+            }
+        })
+        .await
     }
 }
 
@@ -384,6 +333,24 @@ pub(crate) struct CatchUnwind<T> {
     trace: Option<TraceContext>,
     /// Share that the call's resource use is charged to.
     share: ShareKey,
+}
+
+impl<T> CatchUnwind<T> {
+    /// Polls the call for the first time. Most calls complete here, without a timer or a task. Returns `None` if it has to wait.
+    #[inline]
+    pub(super) fn poll_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        context: &Arc<CallContext>,
+    ) -> Option<CallOutcome<T>> {
+        match Pin::new(self).poll(cx) {
+            Poll::Ready(outcome) => Some(finish_replay(outcome, context)),
+            Poll::Pending => {
+                let suspension = context.replay.suspension()?;
+                Some(suspended(suspension, context))
+            }
+        }
+    }
 }
 
 impl<T> Future for CatchUnwind<T> {

@@ -5,13 +5,12 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::errors::{invalid_params, read_params};
+use super::errors::{check_scopes, invalid_params, read_params};
 use super::lists;
 use super::lists::{ListParams, UNKNOWN_CURSOR, begin_list};
 use super::parts::Server;
 use super::reply::{Reply, begin};
 use super::request_context::Caller;
-use super::target::check_scopes;
 use super::text::truncated;
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject};

@@ -7,6 +7,8 @@ use super::errors::invalid_params;
 use super::log_levels::LEVELS;
 use super::param_headers::{self, HeaderValueState, McpHeaders};
 use super::reply::{RejectReason, Reply};
+use super::request_context::RequestContext;
+use super::sessions::Sessions;
 use super::snapshot::supported_versions;
 use super::text::truncated;
 use crate::catalog::{CatalogTool, LogLevel};
@@ -70,26 +72,44 @@ pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
     Reply::refused(RejectReason::Version, id, &error.with_data(data))
 }
 
-/// MH-05: `Mcp-Name` must equal the parameter that names the target.
-pub(super) fn check_name(
-    request: &Request<'_>,
+/// Checks headers and `_meta` of a request of either lifecycle that names a target: a tool, a resource or a prompt (MH-05,
+/// LOG-03).
+///
+/// Returns the minimum level of log messages that the caller wants.
+#[inline]
+pub(super) fn check_named(
+    sessions: &Sessions,
+    request_context: &RequestContext<'_>,
     name: &str,
-    headers: &McpHeaders,
-) -> Result<(), Reply> {
-    check_header(
-        Some(request.id),
-        "mcp-name",
-        headers.name.read().decoded(),
-        Some(name),
-    )
+) -> Result<Option<LogLevel>, Reply> {
+    let caller = request_context.caller;
+    if caller.revision.has_sessions() {
+        return Ok(caller.session.map(|session| sessions.levels.get(session)));
+    }
+    if let Some(mcp) = request_context.mcp() {
+        let id = Some(request_context.request.id);
+        check_header(id, "mcp-name", mcp.name.read().decoded(), Some(name))?;
+    }
+    log_level(request_context.request)
 }
 
-/// MH-05 for a body without a name: the header must be absent too. Intermediaries that route by the header would
-/// otherwise misread the request.
+/// Error for a request without the name of its target. MH-05: the header must be absent too, since intermediaries that route by
+/// it would misread the request.
 #[cold]
-pub(super) fn check_unnamed(request: &Request<'_>, headers: &McpHeaders) -> Result<(), Reply> {
-    let value = headers.name.read().decoded();
-    check_header(Some(request.id), "mcp-name", value, None)
+pub(super) fn missing_name(request_context: &RequestContext<'_>, problem: &str) -> Reply {
+    let request = request_context.request;
+    if !request_context.caller.revision.has_sessions()
+        && let Some(mcp) = request_context.mcp()
+        && let Err(mismatch) = check_header(
+            Some(request.id),
+            "mcp-name",
+            mcp.name.read().decoded(),
+            None,
+        )
+    {
+        return mismatch;
+    }
+    invalid_params(request.id, problem)
 }
 
 /// MH-10 to MH-12: arguments that the tool maps to headers must be sent, with equal values.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::config::ValidationErrors;
-use super::errors::{causes, forbidden, internal_error, invalid_params, protocol_error, timed_out};
+use super::errors::{
+    causes, check_scopes, forbidden, internal_error, invalid_params, protocol_error, timed_out,
+};
 use super::execute::{Call, PermitsNeeded, Respond};
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
@@ -13,7 +15,7 @@ use super::request_context::{Caller, RequestContext};
 use super::results::{add_object, error_result, large_success, success};
 use super::running_call::{CallFailure, CallOptions, CallOutcome};
 use super::snapshot::Snapshot;
-use super::target::{check_named, check_scopes, missing_name};
+use super::stateless::{check_named, missing_name};
 use super::text::truncated;
 use super::tool_search::{ResolvedCall, resolve_call};
 use super::{context_pool, stateless, tasks};
@@ -137,16 +139,12 @@ fn prepare_call<'g>(
             .check_response(caller.share())
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
     }
-    let method = Method::ToolsCall.as_str();
-    let replay = server.replay_session(caller, method, request_context.body.bytes, request)?;
-    let options = server
-        .calls
-        .options(caller, entry.tool.definition().timeout);
-    let timeout = options.timeout;
+    let (method, timeout) = (Method::ToolsCall, entry.tool.definition().timeout);
+    let (context, options) = server.call_context(method, request_context, log_level, timeout)?;
     Ok(PreparedCall {
         arguments,
         options,
-        context: caller.context(request_context.headers, request, log_level, replay, timeout),
+        context,
         limits,
         writer,
     })
@@ -316,13 +314,13 @@ impl ResultWriter<'_> {
                     "the result has a number{place} that is NaN or infinite, which JSON cannot represent"
                 );
                 tracing::warn!(
-                    tool = self.name(),
+                    name = self.name(),
                     "{message}; return an Option<f64> where there may be none"
                 );
                 self.error_result(&message)
             }
             OutputProblem::Misfit(problem) => {
-                tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
+                tracing::error!(name = self.name(), %problem, "a result does not fit the tool's output schema");
                 internal_error(self.id)
             }
         }
@@ -352,7 +350,7 @@ impl ResultWriter<'_> {
         match self.server.limits.reserve_response(share, weight) {
             Err(refused) => {
                 tracing::warn!(
-                    tool = self.name(),
+                    name = self.name(),
                     bytes = weight,
                     setting = refused.limit.setting(),
                     "a result was dropped: too many large responses wait to be read"
@@ -369,14 +367,14 @@ impl ResultWriter<'_> {
     /// revision.
     #[cold]
     fn failure(&self, error: &ToolError) -> Reply {
-        let tool = self.name();
+        let name = self.name();
         match error.kind() {
             ToolErrorKind::Internal => {
-                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a tool failed with an internal error");
+                tracing::error!(%name, error = error.message(), source = causes(error.source()), "a tool failed with an internal error");
                 internal_error(self.id)
             }
             ToolErrorKind::InvalidArguments => {
-                let message = format!("Invalid arguments for tool {tool}: {}", error.message());
+                let message = format!("Invalid arguments for tool {name}: {}", error.message());
                 if !self.shows_invalid_arguments() {
                     let error = ErrorObject::new(ErrorCode::InvalidParams, message);
                     return Reply::refused(RejectReason::Arguments, Some(self.id), &error);
@@ -391,11 +389,11 @@ impl ResultWriter<'_> {
                 url_elicitation_required(self.id, error.source())
             }
             ToolErrorKind::Forbidden => {
-                tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
+                tracing::debug!(%name, error = error.message(), "a call was forbidden by its tool");
                 forbidden(self.id, error.message(), error.source())
             }
             ToolErrorKind::Protocol => {
-                tracing::debug!(%tool, source = causes(error.source()), "a call failed at another server");
+                tracing::debug!(%name, source = causes(error.source()), "a call failed at another server");
                 match error.protocol_error() {
                     Some(object)
                         if object.code == ErrorCode::InvalidParams
@@ -407,13 +405,13 @@ impl ResultWriter<'_> {
                 }
             }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
-                tracing::error!(%tool, error = error.message(), source = causes(error.source()), "a call failed; its caller gets no details");
+                tracing::error!(%name, error = error.message(), source = causes(error.source()), "a call failed; its caller gets no details");
                 self.error_result(MASKED)
             }
             // `Failed`, `MissingCapability`, and kinds that are added later.
             _ => {
                 if error.source().is_some() {
-                    tracing::debug!(%tool, source = causes(error.source()), "a call failed");
+                    tracing::debug!(%name, source = causes(error.source()), "a call failed");
                 }
                 self.error_result(error.message())
             }

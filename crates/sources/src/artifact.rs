@@ -300,7 +300,7 @@ impl Artifacts {
         let name = HEXLOWER.encode(&key);
         if let Err(error) = self.store.put(&name, artifact, now).await {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(tool, %error, "a large result could not be stored; it was sent inline");
+            tracing::warn!(name = tool, %error, "a large result could not be stored; it was sent inline");
             return None;
         }
         self.counts.kept.fetch_add(1, Ordering::Relaxed);

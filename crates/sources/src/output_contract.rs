@@ -97,7 +97,7 @@ impl OutputContract {
         // Only the caller sees the details, because they quote the result.
         if !self.is_told.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                tool = self.tool,
+                name = self.tool,
                 "a result does not conform to the tool's output schema and is returned as an error; logged once for each tool"
             );
         }

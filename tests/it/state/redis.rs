@@ -342,7 +342,7 @@ fn calls_do_not_depend_on_redis() {
             "{:?}",
             begun.elapsed()
         );
-        // A stream still receives local events and responses; only resumption is unavailable.
+        // A stream still receives local events and responses; only streams of calls cannot be resumed.
         it.announcer.tools_changed();
         assert_eq!(standing.event(), Some(changed("tools")));
         it.gate.open();
@@ -352,8 +352,14 @@ fn calls_do_not_depend_on_redis() {
             .expect("an answer");
         assert_eq!(answer["result"]["isError"], false);
         let [header] = session.headers();
-        let head = it.server.connect().get(&[header, ("last-event-id", "s-1")]);
+        let call = ("last-event-id", "0000000000000001-1");
+        let head = it.server.connect().get(&[header, call]);
         assert_eq!((head.status, head.header("retry-after")), (503, Some("2")));
+        let mut resumed = resume(&it.server, &other, "s-1");
+        let lists = [(); 3].map(|()| resumed.event().expect("a notification"));
+        for list in ["tools", "prompts", "resources"] {
+            assert!(lists.contains(&changed(list)), "{lists:?}");
+        }
     }
     redis.start_again();
     // And it is found again.

@@ -36,7 +36,7 @@ const PAIRS: [(&str, &str); 14] = [
 
 /// Returns true if a field name or title denotes a secret: credentials or payment data. The match is by words and may
 /// err; the error names the field, so that its author can rename it.
-pub(super) fn names_a_secret(name: &str) -> bool {
+pub(crate) fn names_a_secret(name: &str) -> bool {
     let words = words(name);
     let joined: String = words.concat();
     words.iter().any(|word| SECRETS.contains(&word.as_str()))

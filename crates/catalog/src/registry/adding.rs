@@ -49,7 +49,15 @@ impl Catalog {
         if !is_tool_name(&name) {
             return Err(CatalogError::Name { name });
         }
-        let added = self.tools.add(CatalogTool::new(tool)?);
+        let tool = CatalogTool::new(tool)?;
+        if let Some(argument) = tool.mirrored_secret() {
+            tracing::warn!(
+                name,
+                argument,
+                "an argument that is named or marked as a secret is repeated in an HTTP header, which proxies log; remove its x-mcp-header"
+            );
+        }
+        let added = self.tools.add(tool);
         added.map_err(|_| CatalogError::Duplicate { name })
     }
 

@@ -1,5 +1,6 @@
 //! Entries of a catalog with their precomputed parts.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use super::super::table::ListItem;
 use super::CatalogError;
+use crate::catalog::elicit::names_a_secret;
 use crate::catalog::schema::{
     self, Compiled, HeaderParameter, SchemaError, says_no_more_than_type,
 };
@@ -15,7 +17,7 @@ use crate::catalog::{
     Arguments, InvalidArguments, Output, Prompt, Resource, ResourceTemplate, Tool,
 };
 use crate::protocol::UriTemplate;
-use crate::telemetry::OperationId;
+use crate::telemetry::{OperationId, secret_properties};
 
 /// A tool with the parts computed once from its definition.
 pub struct CatalogTool {
@@ -116,6 +118,17 @@ impl CatalogTool {
             tool,
             is_large: AtomicBool::new(false),
         })
+    }
+
+    /// Returns an argument that is named or marked as a secret although headers mirror it, if there is one (MH-20).
+    pub(super) fn mirrored_secret(&self) -> Option<&str> {
+        let mut marked = BTreeSet::new();
+        if !self.header_parameters.is_empty() {
+            secret_properties(&self.tool.definition().input_schema, &mut marked);
+        }
+        let mirrored = self.header_parameters.iter();
+        let mut names = mirrored.filter_map(|parameter| Some(&**parameter.path.last()?));
+        names.find(|name| marked.contains(*name) || names_a_secret(name))
     }
 
     /// Returns true if a result of it was so large that its memory counts.

@@ -72,6 +72,21 @@ fn phases_end_at_their_limits_and_at_most_a_second_late() {
 }
 
 #[test]
+fn a_stop_waits_for_the_rest_of_a_head_for_a_moment_only() {
+    let watched = TimedConnection::new();
+    watched.clock.tick();
+    assert!(!watched.state.awaits_head(1), "no byte has arrived");
+    watched.state.has_read(1);
+    assert!(!watched.state.awaits_head(1));
+    watched.clock.tick();
+    assert!(watched.state.awaits_head(1));
+    watched.state.has_written(false, true);
+    assert!(!watched.state.awaits_head(1), "a response waits");
+    watched.begin_request();
+    assert!(!watched.state.awaits_head(1));
+}
+
+#[test]
 fn a_write_that_does_not_go_on_ends_the_connection_and_one_that_does_saves_it() {
     let watched = TimedConnection::new();
     watched.state.apply(Event::TlsHandshake);

@@ -124,7 +124,7 @@ pub fn with_causes(error: &dyn Error) -> String {
     while let Some(error) = cause {
         let said = error.to_string();
         // Some errors already include the text of their source.
-        if !text.ends_with(&said) {
+        if !text.contains(&said) {
             text.push_str(": ");
             text.push_str(&said);
         }

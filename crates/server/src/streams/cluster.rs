@@ -5,6 +5,7 @@
 //! outage or lost messages, a replica reads the logs from its position.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -264,8 +265,17 @@ async fn handle_bus_message(server: &Arc<Server>, cluster: &mut ClusterState, me
             }
         }
         BusMessage::Task { task, session } => streams.deliver_task(&task, session.as_ref()),
-        BusMessage::Taken { session, stream } => streams.call_followed_elsewhere(&session, stream),
-        BusMessage::Appended { session, stream } => streams.call_appended(&session, stream),
+        BusMessage::Taken { session, stream } => {
+            if let Some(live) = streams.live_call(&session, stream) {
+                live.is_followed_elsewhere.store(true, Ordering::Release);
+                live.take();
+            }
+        }
+        BusMessage::Appended { session, stream } => {
+            if let Some(live) = streams.live_call(&session, stream) {
+                live.news.notify_waiters();
+            }
+        }
     }
 }
 

@@ -81,11 +81,6 @@ impl StreamsConfig {
         let is_named = self.retry_ms != CLIENT_RETRY_MS;
         is_named.then(|| Duration::from_millis(self.retry_ms.into()))
     }
-
-    /// Maximum number of streams of one address.
-    pub(super) fn of_address(&self) -> usize {
-        self.per_address.unwrap_or(1000)
-    }
 }
 
 impl Default for StreamsConfig {

@@ -18,12 +18,11 @@ use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, fault_of_uri};
 use crate::seal::Session;
-use crate::server::errors::{internal_error, invalid_params};
+use crate::server::errors::{check_scopes, internal_error, invalid_params};
 use crate::server::inflight::canonical;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
-use crate::server::target::check_scopes;
 use crate::server::tasks;
 
 /// Subscriptions that the client requests.

@@ -40,12 +40,6 @@ impl LiveStream {
         self.holder.load(Ordering::Acquire) == holder
     }
 
-    /// Applies a resumption on another replica.
-    pub(super) fn followed_elsewhere(&self) {
-        self.is_followed_elsewhere.store(true, Ordering::Release);
-        self.take();
-    }
-
     /// Stops logging, because the session has ended.
     pub(super) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Release);
@@ -54,11 +48,6 @@ impl LiveStream {
     /// Returns true if the call runs on this replica.
     pub(super) fn is_here(&self) -> bool {
         self.is_here.load(Ordering::Acquire)
-    }
-
-    /// Wakes local followers.
-    pub(super) fn notify(&self) {
-        self.news.notify_waiters();
     }
 }
 
@@ -82,21 +71,7 @@ impl Streams {
         }
     }
 
-    /// Applies a resumption of the stream on another replica.
-    pub(super) fn call_followed_elsewhere(&self, session: &Arc<str>, stream: u64) {
-        if let Some(live) = self.live_call(session, stream) {
-            live.followed_elsewhere();
-        }
-    }
-
-    /// Wakes followers of a call that runs on another replica.
-    pub(super) fn call_appended(&self, session: &Arc<str>, stream: u64) {
-        if let Some(live) = self.live_call(session, stream) {
-            live.notify();
-        }
-    }
-
-    fn live_call(&self, session: &Arc<str>, stream: u64) -> Option<Arc<LiveStream>> {
+    pub(super) fn live_call(&self, session: &Arc<str>, stream: u64) -> Option<Arc<LiveStream>> {
         let key = (Arc::clone(session), stream);
         self.live.lock().get(&key).cloned()
     }

@@ -34,6 +34,8 @@ struct Inner {
     newer: Vec<NewerStream>,
     end: Option<CloseReason>,
     waker: Option<Waker>,
+    /// True if the subscribed URIs are still to be loaded, and their resources count as changed.
+    lacks_uris: bool,
 }
 
 /// A pending item.
@@ -197,9 +199,11 @@ impl Mailbox {
         inner.wake();
     }
 
-    /// Adds a notice for everything that the stream subscribes to, since any of it may have changed.
-    pub(super) fn report_all(&self) {
+    /// Adds a notice for everything that the stream subscribes to, since any of it may have changed. `lacks_uris`: true if the
+    /// subscribed URIs are still to be loaded.
+    pub(super) fn report_all(&self, lacks_uris: bool) {
         let mut inner = self.inner.lock();
+        inner.lacks_uris = lacks_uris;
         let lists = [
             ChangeEvent::Tools,
             ChangeEvent::Prompts,
@@ -217,7 +221,14 @@ impl Mailbox {
 
     /// Replaces the subscribed URIs. Returns the previous ones.
     pub(super) fn subscribe(&self, uris: Uris) -> Uris {
-        std::mem::replace(&mut self.inner.lock().wants.uris, uris)
+        let mut inner = self.inner.lock();
+        if std::mem::take(&mut inner.lacks_uris) {
+            for uri in uris.iter().cloned() {
+                inner.put(PendingItem::Notice(ChangeEvent::Resource(uri)), None);
+            }
+            inner.wake();
+        }
+        std::mem::replace(&mut inner.wants.uris, uris)
     }
 
     /// Subscribed URIs.
@@ -443,7 +454,7 @@ mod tests {
     #[test]
     fn what_may_have_changed_is_all_that_the_stream_wants() {
         let mailbox = mailbox(5);
-        mailbox.report_all();
+        mailbox.report_all(false);
         let mut notices = reported(&mailbox);
         assert_eq!(
             notices.remove(0),
@@ -453,6 +464,17 @@ mod tests {
         for uri in ["x://a", "x://b"] {
             let notice = MailboxItem::Notice(resource(uri), None);
             assert!(notices.contains(&notice), "{uri}");
+        }
+    }
+
+    #[test]
+    fn resources_whose_subscriptions_are_loaded_late_may_have_changed_too() {
+        let mailbox = mailbox(5);
+        mailbox.report_all(true);
+        reported(&mailbox);
+        for expected in [1, 0] {
+            mailbox.subscribe(Arc::new(["x://late".into()].into()));
+            assert_eq!(reported(&mailbox).len(), expected);
         }
     }
 

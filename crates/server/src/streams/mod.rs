@@ -176,7 +176,8 @@ impl Streams {
             TooManyStreams::check(open, max, "server.streams.per_principal")?;
         }
         if let Some(network) = owner.network {
-            let (open, max) = (registry.networks.of(&network), self.config.of_address());
+            let max = self.config.per_address.unwrap_or(1000);
+            let open = registry.networks.of(&network);
             TooManyStreams::check(open, max, "server.streams.per_address")?;
         }
         if let Some(session) = owner.session.as_ref().filter(|_| !owner.resumes_call) {

@@ -112,7 +112,7 @@ impl EventSource for NotificationStream {
             return Poll::Ready(Some(first));
         }
         while self.last.is_none() {
-            if self.subscriber.is_loading_task() {
+            if self.subscriber.lookup.is_some() {
                 match self.subscriber.poll_task(cx, &self.kind) {
                     Poll::Ready(Ok(Some(message))) => {
                         return Poll::Ready(Some(StreamEvent::message(message)));

@@ -96,7 +96,7 @@ impl StreamOpener {
     }
 
     /// Opens the session's notification stream, from a position in the log of notices or from now. If the log does not reach
-    /// back to the position, everything counts as changed.
+    /// back to the position, or cannot be read, everything counts as changed.
     async fn standing(self, after: Option<EventId>) -> Result<Reply, Reply> {
         let streams = Arc::clone(&self.server.streams);
         // If the state fails, events have no ids and the stream cannot be resumed.
@@ -120,14 +120,14 @@ impl StreamOpener {
         };
         let position = match after {
             None => from_now(),
-            Some(after) => match streams.notices_after(after.number).await? {
-                Some((missed, through)) => {
+            Some(after) => match streams.notices_after(after.number).await {
+                Ok(Some((missed, through))) => {
                     place.mailbox.catch_up(missed, through);
                     Some(after.alternate())
                 }
                 // Clients repeat a rejected id a few times, and then do without notifications.
-                None => {
-                    place.mailbox.report_all();
+                Ok(None) | Err(_) => {
+                    place.mailbox.report_all(is_stale);
                     from_now()
                 }
             },
@@ -181,8 +181,8 @@ impl StreamOpener {
     /// cancellation, and repeat it for as long as they get an empty stream. Some of them have closed their notification
     /// stream for it, so they get another one.
     async fn completed(self) -> Result<Reply, Reply> {
-        let has_other = self.server.streams.has_standing(&self.session.log_name);
-        if self.server.has_standing_streams() && !has_other {
+        let newest = self.server.streams.newest_opening(&self.session.log_name);
+        if self.server.has_standing_streams() && newest == 0 {
             return self.standing(None).await;
         }
         Err(Reply::refuse(
@@ -222,13 +222,13 @@ impl Streams {
     }
 
     /// Notices after a position in the log, and the position of the last one. `None` if some of them are unknown.
-    async fn notices_after(&self, after: u64) -> Result<Option<MissedNotices>, Reply> {
+    async fn notices_after(&self, after: u64) -> Result<Option<MissedNotices>, StateError> {
         let log = &self.names.notices;
         let (mut notices, mut at) = (Vec::new(), after.saturating_sub(1));
         loop {
             let page = self.state.read_after(log, at, PAGE).await;
             self.track_health(&page);
-            let Some(page) = page.map_err(unavailable)? else {
+            let Some(page) = page? else {
                 return Ok(None);
             };
             let is_known = match at < after {
@@ -287,6 +287,6 @@ fn unavailable(_: StateError) -> Reply {
         RejectReason::StateUnavailable,
         None,
         ErrorCode::Http(503),
-        "Earlier events cannot be read now; try again later",
+        "The events after this Last-Event-ID cannot be read now; try again later",
     )
 }

@@ -54,13 +54,8 @@ impl Streams {
         number.unwrap_or_else(|_| unix_micros().max(self.newest_opening(session) + 1))
     }
 
-    /// Returns true if this replica has a notification stream of the session.
-    pub(super) fn has_standing(&self, session: &str) -> bool {
-        self.newest_opening(session) != 0
-    }
-
     /// Returns the greatest number of the session's streams that is known here; 0 for none.
-    fn newest_opening(&self, session: &str) -> u64 {
+    pub(super) fn newest_opening(&self, session: &str) -> u64 {
         let registry = self.registry.lock();
         let mailboxes = registry.sessions.get(session).into_iter().flatten();
         let known = mailboxes.filter_map(|mailbox| mailbox.newest_opening());

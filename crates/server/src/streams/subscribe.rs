@@ -6,13 +6,12 @@ use super::subscriptions::SubscriptionError;
 use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, fault_of_uri};
-use crate::server::errors::invalid_params;
+use crate::server::errors::{check_scopes, invalid_params};
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, Reply};
 use crate::server::request_context::Caller;
 use crate::server::resources::not_found;
 use crate::server::share::owner_of;
-use crate::server::target::check_scopes;
 use crate::state::StateError;
 
 /// Handles both methods (SUB-08). The URI need not exist, since its resource can be added later.

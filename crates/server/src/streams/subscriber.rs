@@ -27,7 +27,8 @@ pub(super) struct Subscriber {
     lists: [Option<VisibleList>; LISTS.len()],
     /// Hash of the last notification of each requested task.
     last_sent: HashMap<Arc<str>, u64>,
-    lookup: Option<TaskLookup>,
+    /// The task that is being loaded.
+    pub(super) lookup: Option<TaskLookup>,
 }
 
 /// A task with its notification; `None` if it does not belong to the caller. An error is a task that could not be loaded.
@@ -137,11 +138,6 @@ impl Subscriber {
             }
         }
         Poll::Ready(Ok(Some(message)))
-    }
-
-    /// Returns true while a task is being loaded.
-    pub(super) fn is_loading_task(&self) -> bool {
-        self.lookup.is_some()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::catalog::{CallContext, ClientRequestError};
 use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, Method};
-use crate::server::errors::{call_failed, invalid_params};
+use crate::server::errors::{call_failed, check_scopes, invalid_params};
 use crate::server::execute::{Call, PermitsNeeded};
 use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
@@ -27,7 +27,7 @@ use crate::server::request_context::RequestContext;
 use crate::server::running_call::CallOutcome;
 use crate::server::share::owner_of;
 use crate::server::stateless;
-use crate::server::target::{check_scopes, missing_name};
+use crate::server::stateless::missing_name;
 use crate::state::StateError;
 
 /// Handles a method about one task.

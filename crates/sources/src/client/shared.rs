@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, oneshot};
 use tokio::time::Instant;
 
 use self::notices::{Acknowledgement, Acknowledgements};
@@ -32,6 +32,9 @@ const QUESTIONS_MAX: usize = 256;
 /// gets no further ones.
 const REPLIES_MAX: usize = 512;
 
+/// Number of acknowledgements that wait for their receivers. A subscription has two requests at most.
+const ACKNOWLEDGEMENTS_MAX: usize = 16;
+
 pub(super) type Answered = Result<Box<RawValue>, ClientError>;
 
 pub(super) struct Shared {
@@ -40,8 +43,8 @@ pub(super) struct Shared {
     events: Option<Arc<dyn Events>>,
     questions: Semaphore,
     replies: Arc<Semaphore>,
-    /// The last acknowledgement of a subscription.
-    acknowledged: watch::Sender<Acknowledgement>,
+    /// Acknowledgements of subscriptions.
+    acknowledged: broadcast::Sender<Acknowledgement>,
     /// True if a message was withheld that a new connection would deliver.
     hindered: AtomicBool,
     /// Number of messages that have arrived.
@@ -89,7 +92,7 @@ impl Shared {
             events,
             questions: Semaphore::new(QUESTIONS_MAX),
             replies: Arc::new(Semaphore::new(REPLIES_MAX)),
-            acknowledged: watch::Sender::default(),
+            acknowledged: broadcast::Sender::new(ACKNOWLEDGEMENTS_MAX),
             hindered: AtomicBool::new(false),
             heard: AtomicU64::new(0),
         }

@@ -171,7 +171,7 @@ impl ToolPlan for Plan {
         }
         if let Err(error @ (RunError::Spawn { .. } | RunError::Broken { .. })) = &ran {
             let tool = self.bulkhead.name();
-            tracing::warn!(tool, error = with_causes(error), "a command failed");
+            tracing::warn!(name = tool, error = with_causes(error), "a command failed");
         }
         let ended = ran.map_err(|error| ToolError::new(error.to_string()).caused_by(error))?;
         let output = self.result(&ended)?;

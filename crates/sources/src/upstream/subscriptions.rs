@@ -76,6 +76,11 @@ impl Subscriptions {
         }
     }
 
+    /// The upstream's URIs of the resources with subscribers.
+    fn wanted(&self) -> BTreeSet<Arc<str>> {
+        self.wanted.lock().keys().cloned().collect()
+    }
+
     fn want(&self, uris: SubscribedResources) {
         let mut wanted = self.wanted.lock();
         if *wanted != uris {
@@ -126,8 +131,9 @@ pub(super) async fn run(upstream: Weak<Upstream>) {
         let Some(held) = upstream.upgrade() else {
             return;
         };
-        let outcome = subscribe(&held, &mut connection).await;
         let upkeep = Arc::clone(&held.upkeep);
+        let wanted = upkeep.subscriptions.wanted();
+        let outcome = subscribe(&held, &wanted, &mut connection).await;
         drop(held);
         let bell = &upkeep.subscriptions.bell;
         match outcome {
@@ -152,6 +158,9 @@ pub(super) async fn run(upstream: Weak<Upstream>) {
         failures += 1;
         // The connection has rung when it was made, and when it was lost.
         let _ = bell.notified().now_or_never();
+        if upkeep.subscriptions.wanted() != wanted {
+            continue;
+        }
         let _ = timeout(RETRY.delay(failures, chance()), bell.notified()).await;
     }
 }
@@ -160,10 +169,10 @@ pub(super) async fn run(upstream: Weak<Upstream>) {
 /// that has the present ones.
 async fn subscribe(
     upstream: &Upstream,
+    wanted: &BTreeSet<Arc<str>>,
     connection: &mut Weak<Connected>,
 ) -> Result<bool, ClientError> {
     let subscriptions = &upstream.upkeep.subscriptions;
-    let wanted: BTreeSet<_> = subscriptions.wanted.lock().keys().cloned().collect();
     let has_them = |connected: &Arc<Connected>| connection.ptr_eq(&Arc::downgrade(connected));
     let connected = match wanted.is_empty() {
         // A connection is not made only to remove subscriptions.
@@ -182,7 +191,7 @@ async fn subscribe(
             );
         }
     }
-    connected.client.watch(&wanted).await?;
+    connected.client.watch(wanted).await?;
     let watched = connected.client.watched().await;
     *connection = Arc::downgrade(&connected);
     let before = std::mem::replace(&mut *subscriptions.held.lock(), watched.clone());

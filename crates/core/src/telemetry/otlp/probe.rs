@@ -14,6 +14,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::Trac
 use super::client::{LastError, OverHttp, channel};
 use super::health::without_secrets;
 use super::send::{metadata, post, with};
+use crate::net::with_causes;
 use crate::telemetry::config::ExportProtocol;
 use crate::telemetry::export::{EndpointCheck, ExportCheck};
 use crate::telemetry::settings::{ExportSettings, Target};
@@ -35,7 +36,7 @@ pub async fn examine(settings: ExportSettings) -> ExportCheck {
                 .unwrap_or_else(|| "the endpoint".to_owned()),
             answer: send(signal, target)
                 .await
-                .map_err(|error| error_text(&*error)),
+                .map_err(|error| with_causes(&*error)),
         });
     }
     ExportCheck {
@@ -78,18 +79,4 @@ async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
         }
     }
     Ok(())
-}
-
-/// Formats an error with its causes.
-fn error_text(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use tokio::sync::watch;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::time::timeout;
 
 use super::super::ACKNOWLEDGES;
@@ -69,7 +69,7 @@ struct Accepted {
 }
 
 /// Acknowledgement of a subscription request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Acknowledgement {
     /// ID of the request, if known.
     request: Option<u64>,
@@ -79,17 +79,19 @@ pub(super) struct Acknowledgement {
 
 /// Receiver of acknowledgements.
 #[derive(Debug)]
-pub(in super::super) struct Acknowledgements(pub(super) watch::Receiver<Acknowledgement>);
+pub(in super::super) struct Acknowledgements(pub(super) Receiver<Acknowledgement>);
 
 impl Acknowledgements {
     /// Waits for the acknowledgement of a request, which some servers do not send. Returns the resources that it names.
     pub(in super::super) async fn of(mut self, request: u64) -> Option<BTreeSet<Arc<str>>> {
         let arrives = async {
             loop {
-                self.0.changed().await.ok()?;
-                let last = self.0.borrow_and_update();
-                if last.request.is_none_or(|other| other == request) {
-                    return last.resources.clone();
+                match self.0.recv().await {
+                    Ok(one) if one.request.is_none_or(|other| other == request) => {
+                        return one.resources;
+                    }
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
                 }
             }
         };
@@ -100,10 +102,14 @@ impl Acknowledgements {
 impl Shared {
     /// Records that the server has rejected a subscription request, or any other that no response is expected to.
     pub(in super::super) fn has_rejected(&self, request: u64) {
-        self.acknowledged.send_replace(Acknowledgement {
-            request: Some(request),
-            resources: Some(BTreeSet::new()),
-        });
+        self.acknowledges(Some(request), Some(BTreeSet::new()));
+    }
+
+    /// Passes an acknowledgement on to its receivers.
+    fn acknowledges(&self, request: Option<u64>, resources: Option<BTreeSet<Arc<str>>>) {
+        let _ = self
+            .acknowledged
+            .send(Acknowledgement { request, resources });
     }
 
     /// Handles a notification. `about` is the request on whose response stream it came, if known.
@@ -169,8 +175,7 @@ impl Shared {
                 };
                 let request =
                     about.or_else(|| named.and_then(|id| whole(id.get().trim_matches('"'))));
-                self.acknowledged
-                    .send_replace(Acknowledgement { request, resources });
+                self.acknowledges(request, resources);
             }
             _ => {
                 let list = method

@@ -439,3 +439,18 @@ async fn a_rejected_subscription_is_not_waited_for() {
     assert_eq!(accepted.await, Some(std::collections::BTreeSet::new()));
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_is_read_although_others_follow() {
+    let connection = ServerConnection::new();
+    let began = Instant::now();
+    let accepted = connection.shared.acknowledgements().of(7);
+    for (id, uri) in [(7, "x://seven"), (8, "x://eight")] {
+        let params = json!({"notifications": {"resourceSubscriptions": [uri]}});
+        let method = "notifications/subscriptions/acknowledged";
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        connection.says(&message, Some(id));
+    }
+    assert_eq!(accepted.await, Some(["x://seven".into()].into()));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}

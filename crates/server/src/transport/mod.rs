@@ -1,4 +1,0 @@
-//! Standard input and output, and what all transports share.
-
-pub mod drain;
-pub mod stdio;
