@@ -11,6 +11,7 @@ mod asked_time;
 mod attribution;
 mod credentials;
 mod error;
+mod event_stream;
 mod http;
 mod introduction;
 mod legacy;
@@ -331,7 +332,11 @@ impl Client {
             .close(&ClientError::Gone("the connection was closed".to_owned()));
         match &self.link {
             Link::Stdio(link) => link.stop(grace).await,
-            Link::Http(link) => link.stop(grace).await,
+            Link::Http(link) => {
+                if let Some(ending) = link.end_session(grace) {
+                    ending.await;
+                }
+            }
             Link::Legacy(_) => {}
         }
     }

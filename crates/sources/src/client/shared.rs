@@ -182,6 +182,20 @@ impl Shared {
         }
     }
 
+    /// Reports that a message longer than `max` was skipped. The request that it responds to, if known, fails.
+    #[cold]
+    pub(super) fn has_skipped(&self, id: Option<u64>, (name, max): (&str, usize)) {
+        tracing::warn!(
+            upstream = name,
+            request = id,
+            max,
+            "an upstream server sent a message longer than message_bytes; it is skipped, and the request that it responds to fails, if it can be identified"
+        );
+        if let Some(id) = id {
+            self.settle(id, Err(ClientError::TooLarge { max }));
+        }
+    }
+
     /// Records that the server has completed a request, or never began it.
     pub(super) fn over(&self, id: u64) {
         drop(self.end(id));
