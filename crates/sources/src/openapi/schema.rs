@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::{Map, Value, json};
 
 use super::composition::{Surroundings, allow_additional, is_closed, open};
-use super::corrected::{ONE, corrected};
+use super::corrected::{ONE, corrected, fit_default};
 use super::direction::{Direction, required_of, without_absent};
 use super::discriminator::name_types;
 use super::document::{Document, Version};
@@ -155,6 +155,7 @@ impl<'a> SchemaInliner<'a> {
             allow_additional(&mut rest);
             let mut copied = self.copy_at(&Value::Object(rest), depth + 1, &inner)?;
             if let (Some(copied), Some(reference)) = (copied.as_object_mut(), target.get("$ref")) {
+                fit_default(copied, schema, self.document);
                 copied.insert("$ref".to_owned(), reference.clone());
             }
             return Ok(copied);
@@ -220,7 +221,7 @@ impl<'a> SchemaInliner<'a> {
         without_absent(&mut copied, &inner.absent);
         open(members, &mut copied, around);
         self.bytes += name_types(members, &mut copied);
-        let copied = corrected(copied, members, self.document.version);
+        let copied = corrected(copied, schema, self.document);
         Ok(Value::Object(copied))
     }
 
