@@ -233,8 +233,17 @@ impl Client {
     ) -> Result<StreamingResponse, FetchError> {
         clean(&mut request.headers);
         let mut followed = 0;
+        // True once a server has handled the request, and has redirected to its result.
+        let mut is_handled = false;
         loop {
-            let answer = self.send(&request, total).await?;
+            let sent = self.send(&request, total).await;
+            let answer = sent.map_err(|error| match is_handled && !error.may_have_happened() {
+                true => FetchError::Broken {
+                    host: request.url.host_str().unwrap_or_default().to_owned(),
+                    source: Arc::new(error),
+                },
+                false => error,
+            })?;
             let location = match answer.headers.get(LOCATION) {
                 Some(location) if self.redirects > 0 && is_redirect(answer.status) => location,
                 _ => return Ok(answer),
@@ -251,7 +260,9 @@ impl Client {
                 problem,
             };
             let next = next_url(&request.url, location).map_err(refused)?;
+            let was_safe = request.method.is_safe();
             redirect(&mut request, next, answer.status).map_err(refused)?;
+            is_handled |= !was_safe && request.method.is_safe();
         }
     }
 

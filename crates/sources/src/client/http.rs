@@ -346,23 +346,28 @@ impl Link {
             {
                 resumed = 0;
             }
-            if resumed == RESUMPTIONS {
-                return Err(ClientError::Gone(
-                    "its stream broke off too often".to_owned(),
-                ));
-            }
-            resumed += 1;
-            tokio::time::sleep(retry.max(RESUMPTION_PAUSE_MIN)).await;
-            let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
-            outgoing.headers.insert(LAST_EVENT, last);
-            let next = self.client.open(outgoing).await?;
-            if !next.status.is_success() {
+            answer = loop {
+                if resumed == RESUMPTIONS {
+                    return Err(ClientError::Gone(
+                        "its stream broke off too often".to_owned(),
+                    ));
+                }
+                resumed += 1;
+                tokio::time::sleep(retry.max(RESUMPTION_PAUSE_MIN)).await;
+                let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
+                outgoing.headers.insert(LAST_EVENT, last.clone());
+                // The server may have executed the request, whatever happens here.
+                let problem = match self.client.open(outgoing).await {
+                    Ok(next) if next.status.is_success() => break next.max_body(usize::MAX),
+                    Ok(next) if matches!(next.status.as_u16(), 429 | 502..=504) => continue,
+                    Err(error) if error.is_unreachable() => continue,
+                    Ok(next) => format!("HTTP {}", next.status),
+                    Err(error) => error.to_string(),
+                };
                 return Err(ClientError::Gone(format!(
-                    "its stream broke off and cannot be resumed (HTTP {})",
-                    next.status
+                    "its stream broke off and cannot be resumed ({problem})"
                 )));
-            }
-            answer = next.max_body(usize::MAX);
+            };
             decoder.restart();
         }
     }
