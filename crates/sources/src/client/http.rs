@@ -383,7 +383,7 @@ impl Link {
         let mut heard = Instant::now();
         let max = self.message_bytes;
         loop {
-            let items = match next_items(answer, decoder, max, || heard = Instant::now()).await {
+            let items = match next_items(answer, decoder, max).await {
                 Ok(Some(items)) => items,
                 Ok(None) => return Ok(()),
                 Err(ClientError::Http(FetchError::Timeout { .. }))
@@ -393,13 +393,17 @@ impl Link {
                 }
                 Err(error) => return Err(error),
             };
+            heard = Instant::now();
             for item in items {
                 match item {
                     SseItem::Retry(milliseconds) => {
                         *retry = Duration::from_millis(milliseconds).min(RETRY_MAX);
                     }
                     SseItem::Event(event) if event.kind.is_empty() || event.kind == "message" => {
-                        shared.take_event(&event.data, about, || self.sender(shared));
+                        // The first event can be empty.
+                        for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
+                            shared.take(message, about, || self.sender(shared));
+                        }
                     }
                     SseItem::Event(_) | SseItem::TooLong { .. } => {}
                 }

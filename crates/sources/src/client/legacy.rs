@@ -59,7 +59,7 @@ impl Link {
         let mut answer = answer.max_body(usize::MAX);
         let mut decoder = EventDecoder::new(max).skipping();
         let (endpoint, rest) = loop {
-            let items = next_items(&mut answer, &mut decoder, max, || {}).await?;
+            let items = next_items(&mut answer, &mut decoder, max).await?;
             let no_endpoint = || ClientError::Gone("its stream names no endpoint".to_owned());
             let mut items = items.ok_or_else(no_endpoint)?.into_iter();
             let named = items.find_map(|item| match item {
@@ -94,7 +94,7 @@ impl Link {
                 for item in items {
                     take(item, &shared, &send, (&name, max));
                 }
-                items = match next_items(&mut answer, &mut decoder, max, || {}).await {
+                items = match next_items(&mut answer, &mut decoder, max).await {
                     Ok(Some(next)) => {
                         is_pinged = false;
                         next
@@ -157,7 +157,11 @@ impl Poster {
 
 fn take(item: SseItem, shared: &Arc<Shared>, send: &Send1, (name, max): (&str, usize)) {
     match item {
-        SseItem::Event(event) => shared.take_event(&event.data, None, || Arc::clone(send)),
+        SseItem::Event(event) => {
+            for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
+                shared.take(message, None, || Arc::clone(send));
+            }
+        }
         SseItem::TooLong { beginning, end } => {
             shared.has_skipped(id_in(&beginning, &end), (name, max));
         }

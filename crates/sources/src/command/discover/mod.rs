@@ -252,7 +252,8 @@ impl Search<'_> {
                     true => std::mem::take(&mut help.about),
                     false => String::new(),
                 };
-                help = Help { about, ..short };
+                help = short;
+                help.about = about;
             }
         }
         // Some programs report other errors before they read their options.
