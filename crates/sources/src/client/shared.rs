@@ -72,10 +72,6 @@ impl Pending {
     fn owner(&self) -> Option<Owner> {
         Some(self.listener.as_ref()?.caller())
     }
-
-    fn has_open_questions(&self) -> bool {
-        self.questions.iter().any(|question| !question.is_closed())
-    }
 }
 
 /// Function that sends a message without waiting for the outcome.
@@ -225,7 +221,10 @@ impl Shared {
         if let Some(owner) = pending.owner() {
             state.attribution.abandon(id, owner);
         }
-        pending.has_open_questions()
+        pending
+            .questions
+            .iter()
+            .any(|question| !question.is_closed())
     }
 
     /// Returns true if a request was abandoned, and has had no response since.

@@ -284,9 +284,17 @@ fn may_match(document: &Document, schema: &Value, value: &Value, steps: &mut usi
         kind => is_of(kind),
     };
     let kind = kinds.as_str().unwrap_or_default();
-    let is = |listed: &Value| listed == value || of_type(kind, listed).as_ref() == Some(value);
-    let listed = schema.get("enum").and_then(Value::as_array);
-    if !has_type || listed.is_some_and(|listed| !listed.is_empty() && !listed.iter().any(is)) {
+    let listed: Vec<&Value> = parts(schema, "enum").collect();
+    let is = |value: &Value| {
+        let mut listed = listed.iter();
+        listed.any(|one| *one == value || of_type(kind, one).as_ref() == Some(value))
+    };
+    let is_listed = match value {
+        // The values of its items.
+        Value::Array(items) if !listed.iter().any(|one| one.is_array()) => items.iter().all(is),
+        value => is(value),
+    };
+    if !has_type || !listed.is_empty() && !is_listed {
         return false;
     }
     let mut is_match = |part: &Value| may_match(document, part, value, steps);
@@ -378,6 +386,10 @@ mod tests {
             (
                 json!({"type": "array", "enum": ["a"], "items": {"type": "string"}}),
                 json!({"type": "array", "items": {"type": "string", "enum": ["a"]}}),
+            ),
+            (
+                json!({"type": "array", "enum": ["a"], "default": ["a"]}),
+                json!({"type": "array", "items": {"enum": ["a"]}, "default": ["a"]}),
             ),
             (json!({"enum": []}), json!({})),
             (

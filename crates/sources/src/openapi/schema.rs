@@ -225,11 +225,15 @@ impl<'a> SchemaInliner<'a> {
         Ok(Value::Object(copied))
     }
 
-    /// Returns the value of a keyword that is copied unchanged, if it fits. Descriptive text is shortened.
+    /// Returns the value of a keyword that is copied unchanged, if it fits.
     fn kept(&mut self, keyword: &str, value: &Value) -> Option<Value> {
         let left = self.bytes_max.saturating_sub(self.bytes);
         match value {
-            Value::String(text) if TEXT_CHARACTERS.min(left) < text.len() && is_words(keyword) => {
+            // Descriptive text can be shortened without a change of meaning.
+            Value::String(text)
+                if TEXT_CHARACTERS.min(left) < text.len()
+                    && matches!(keyword, "title" | "description") =>
+            {
                 let short: String = text.chars().take(TEXT_CHARACTERS.min(left)).collect();
                 self.cut |= short.len() < text.len();
                 self.bytes += keyword.len() + short.len();
@@ -355,11 +359,6 @@ pub(super) fn bytes_of(value: &Value, max: usize) -> usize {
         _ => bytes += 4,
     }
     bytes
-}
-
-/// Returns true for descriptive keywords, which can be shortened without a change of meaning.
-fn is_words(keyword: &str) -> bool {
-    matches!(keyword, "title" | "description")
 }
 
 /// Removes patterns for another regular expression engine, which make an otherwise valid schema unusable.
