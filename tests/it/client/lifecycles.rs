@@ -547,7 +547,7 @@ async fn lh_09_a_session_is_ended_once_however_its_connection_ends() {
     assert!(matches!(gone, Err(ClientError::SessionEnded)), "{gone:?}");
     drop(client);
     drop(connect(&dropped).await.expect("a connection"));
-    becomes_so(async || ended(&dropped) == 1).await;
+    becomes_so(|| async { ended(&dropped) == 1 }).await;
     assert_eq!((ended(&closed), ended(&lost)), (1, 0));
 }
 
@@ -580,5 +580,5 @@ async fn a_redirect_of_the_stream_alone_is_followed() {
     };
     let client = Client::connect(to(&format!("{}/mcp", site.url)), options).await;
     let _client = client.expect("a connection");
-    becomes_so(async || changes.0.load(Ordering::Relaxed)).await;
+    becomes_so(|| async { changes.0.load(Ordering::Relaxed) }).await;
 }
