@@ -6,9 +6,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::net::PinnedClient;
 use crate::net::resolve::Resolve;
 use crate::net::testing::{response, serve};
+use crate::net::{PinnedClient, with_causes};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
