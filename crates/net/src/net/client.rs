@@ -233,16 +233,16 @@ impl Client {
     ) -> Result<StreamingResponse, FetchError> {
         clean(&mut request.headers);
         let mut followed = 0;
-        // True once a server has handled the request, and has redirected to its result.
-        let mut is_handled = false;
+        // The host that has handled the request, and has redirected to its result.
+        let mut handled_by = None;
         loop {
             let sent = self.send(&request, total).await;
-            let answer = sent.map_err(|error| match is_handled && !error.may_have_happened() {
-                true => FetchError::Broken {
-                    host: request.url.host_str().unwrap_or_default().to_owned(),
+            let answer = sent.map_err(|error| match handled_by.take() {
+                Some(host) if !error.may_have_happened() => FetchError::Broken {
+                    host,
                     source: Arc::new(error),
                 },
-                false => error,
+                _ => error,
             })?;
             let location = match answer.headers.get(LOCATION) {
                 Some(location) if self.redirects > 0 && is_redirect(answer.status) => location,
@@ -262,7 +262,9 @@ impl Client {
             let next = next_url(&request.url, location).map_err(refused)?;
             let was_safe = request.method.is_safe();
             redirect(&mut request, next, answer.status).map_err(refused)?;
-            is_handled |= !was_safe && request.method.is_safe();
+            if !was_safe && request.method.is_safe() {
+                handled_by = Some(answer.host.to_string());
+            }
         }
     }
 
