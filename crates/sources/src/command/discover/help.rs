@@ -139,34 +139,29 @@ impl Help {
             }
             let is_of_positional =
                 section == Section::Positionals && positional.is_some_and(|at| indent == at + 2);
-            match entry {
-                Some((at, last)) if at < indent && !is_of_positional => {
-                    help.continued(last, trimmed);
-                    continue;
-                }
-                _ => {}
+            if let Some((at, last)) = entry
+                && at < indent
+                && !is_of_positional
+            {
+                help.continued(last, trimmed);
+                continue;
             }
-            entry = match section {
-                Section::Commands => help.add_command(trimmed).then_some(Last::Command),
-                Section::Positionals if is_of_positional => {
-                    help.add_command(trimmed).then_some(Last::Command)
-                }
-                Section::Positionals | Section::Arguments => {
+            let added = match section {
+                Section::Positionals | Section::Arguments if !is_of_positional => {
                     positional = Some(indent);
                     help.add_described(trimmed).then_some(Last::Positional)
                 }
+                Section::Positionals | Section::Commands => {
+                    help.add_command(trimmed).then_some(Last::Command)
+                }
                 _ => continue,
-            }
-            .map(|last| (indent, last));
+            };
+            entry = added.map(|last| (indent, last));
         }
         help.end(&format!("{usage} {synopsis}"));
         about.truncate(3);
         help.about = about.join(" ").chars().take(ABOUT_CHARACTERS).collect();
         help.take_positionals(&usage, words);
-        // argparse also lists the subcommands in the usage.
-        if !help.commands.is_empty() {
-            help.positionals.clear();
-        }
         help
     }
 
@@ -205,6 +200,10 @@ impl Help {
 
     /// Takes the positional arguments of the usage, with their descriptions.
     fn take_positionals(&mut self, usage: &str, words: &[&str]) {
+        // argparse also lists the subcommands in the usage.
+        if !self.commands.is_empty() {
+            return;
+        }
         self.positionals = positionals(usage, words);
         for positional in &mut self.positionals {
             let choices = positional.choices.join(",");
