@@ -106,8 +106,7 @@ impl Help {
             let is_form = begins_anew(trimmed, words);
             if section == Section::Usage && (indent > 0 || is_form) {
                 if usage.is_empty() || !begins_anew(trimmed, words) && !help.has_more_forms {
-                    usage.push(' ');
-                    usage.push_str(trimmed);
+                    usage.extend([" ", trimmed]);
                 } else {
                     help.has_more_forms = true;
                 }
@@ -115,8 +114,7 @@ impl Help {
             }
             // npm lists all options in brackets first, and then each with its description.
             if section == Section::Options && trimmed.starts_with('[') {
-                synopsis.push(' ');
-                synopsis.push_str(trimmed);
+                synopsis.extend([" ", trimmed]);
                 continue;
             }
             if indent == 0 && !trimmed.starts_with('-') {
@@ -263,8 +261,7 @@ impl Help {
                     }
                     help.has_usage = true;
                     if !help.has_more_forms {
-                        usage.push(' ');
-                        usage.push_str(trimmed);
+                        usage.extend([" ", trimmed]);
                     }
                 }
                 section if section.ends_with("OPTIONS") => {
