@@ -142,7 +142,8 @@ pub struct ServerInfo {
     pub instructions: Option<String>,
 }
 
-/// A connection to an MCP server. Dropping it closes the connection and ends a program that was started for it.
+/// A connection to an MCP server. Dropping it closes the connection, and ends its session or the program that was started
+/// for it.
 ///
 /// ```no_run
 /// use longshore::client::{Client, Options, Params, Target};
