@@ -198,6 +198,19 @@ fn a_store_that_fails_keeps_no_result_from_its_caller_and_is_left_alone() {
 }
 
 #[test]
+fn a_bucket_that_is_gone_is_not_a_missing_result() {
+    let store = FakeS3::start();
+    let servers = serve_s3(&store);
+    let params = json!({"name": "large", "arguments": {}});
+    let result = ask(&servers[0], crate::auth::CI, "tools/call", params).result();
+    let uri = json!({"uri": result["content"][1]["uri"]});
+    store.lose();
+    let read = ask(&servers[0], crate::auth::CI, "resources/read", uri);
+    let error = read.json()["error"]["message"].to_string();
+    assert!(error.contains("try again later"), "{error}");
+}
+
+#[test]
 fn what_becomes_of_large_results_and_of_requests_to_sources_is_counted() {
     let store = FakeS3::start();
     let servers = serve_s3(&store);

@@ -253,7 +253,11 @@ async fn programs_that_misbehave_are_errors_that_say_what_they_did() {
         refused(line).await,
         "cannot start `no-such-mcp-server --stdio`: the program was not found; command is the program alone: write its arguments into args, one in each item"
     );
-    assert_eq!(refused(sh("exit 1")).await, "it has ended");
+    assert_eq!(refused(sh("exit 1")).await, "it has ended (exit status: 1)");
+    assert_eq!(
+        refused(sh("kill -9 $$")).await,
+        "it has ended (signal: 9 (SIGKILL))"
+    );
     assert_eq!(
         refused(sh("cat /dev/zero")).await,
         "it does not speak MCP: a line of more than 10000 bytes"

@@ -125,11 +125,21 @@ fn what_is_wrong_with_a_call_is_told_as_if_it_were_direct() {
         invalid.starts_with("Invalid arguments for tool read_file"),
         "{invalid}"
     );
-    let invalid = told("search_tools", json!({"words": "x"}));
-    assert!(
-        invalid.starts_with("Invalid arguments for tool search_tools"),
-        "{invalid}"
-    );
+    for (arguments, problem) in [
+        (
+            json!({"words": "x"}),
+            "unknown field `words`, expected `query` or `limit`",
+        ),
+        (
+            json!({"query": "x", "limit": -1}),
+            "invalid value: integer `-1`, expected an integer that is not negative",
+        ),
+    ] {
+        assert_eq!(
+            told("search_tools", arguments),
+            format!("Invalid arguments for tool search_tools: {problem}")
+        );
+    }
     assert_eq!(
         told("describe_tool", json!({"name": "nothing"})),
         "Unknown tool: nothing; find one with search_tools"

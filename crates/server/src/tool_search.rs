@@ -14,7 +14,7 @@ use super::search::{CALL, CallArguments, DESCRIBE, RESULTS_MAX, SEARCH, Search};
 use super::snapshot::Snapshot;
 use super::text::{shortened, truncated};
 use crate::auth::{ItemKind, Principal};
-use crate::catalog::{Output, shown_tool};
+use crate::catalog::{Output, in_words, shown_tool};
 use crate::protocol::message;
 
 /// Maximum length of a description in the results, in bytes.
@@ -68,8 +68,10 @@ pub(super) fn resolve_call<'r>(
     if !message::is_object(given) {
         return Err(invalid_params(id, "arguments is an object"));
     }
-    let invalid =
-        |error: serde_json::Error| failed(&format!("Invalid arguments for tool {name}: {error}"));
+    let invalid = |error: serde_json::Error| {
+        let problem = in_words(&error);
+        failed(&format!("Invalid arguments for tool {name}: {problem}"))
+    };
     match &*name {
         SEARCH => {
             let asked: SearchArguments = serde_json::from_str(given).map_err(invalid)?;

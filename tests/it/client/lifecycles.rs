@@ -7,7 +7,7 @@ use longshore::client::{Events, LifecycleCache};
 use serde_json::Value;
 
 use super::*;
-use crate::support::{Asked, Site, Told};
+use crate::support::{Asked, Site, Told, becomes_so};
 
 fn to(url: &str) -> Target {
     let deadlines = Deadlines {
@@ -513,4 +513,72 @@ async fn redirects_within_an_origin_are_followed() {
     );
     let endless = connect("/loop").await.expect_err("endless");
     assert!(endless.to_string().contains("/loop"), "{endless}");
+}
+
+/// A server with a session, which it does not know any more at a `ping`.
+fn with_session() -> Site {
+    Site::start(|_, asked| match method(asked).as_str() {
+        "ping" => error(asked, 404, -32001),
+        _ => legacy(asked, "2025-11-25").header("mcp-session-id", "s1"),
+    })
+}
+
+fn ended(site: &Site) -> usize {
+    let asked = site.asked("/mcp").into_iter();
+    let deleted = asked.filter(|asked| asked.method == "DELETE");
+    deleted
+        .inspect(|asked| assert_eq!(asked.headers["mcp-session-id"], "s1"))
+        .count()
+}
+
+#[tokio::test]
+async fn lh_09_a_session_is_ended_once_however_its_connection_ends() {
+    let options = || Options {
+        lifecycle: Lifecycle::Legacy,
+        ..quick()
+    };
+    let (closed, dropped, lost) = (with_session(), with_session(), with_session());
+    let connect = |site: &Site| Client::connect(to(&format!("{}/mcp", site.url)), options());
+    let client = connect(&closed).await.expect("a connection");
+    client.close(Duration::from_secs(20)).await;
+    assert_eq!(ended(&closed), 1);
+    let client = connect(&lost).await.expect("a connection");
+    let gone = client.request("ping", Params::new(), None, None).await;
+    assert!(matches!(gone, Err(ClientError::SessionEnded)), "{gone:?}");
+    drop(client);
+    drop(connect(&dropped).await.expect("a connection"));
+    becomes_so(|| async { ended(&dropped) == 1 }).await;
+    assert_eq!((ended(&closed), ended(&lost)), (1, 0));
+}
+
+#[tokio::test]
+async fn a_redirect_of_the_stream_alone_is_followed() {
+    struct Changes(AtomicBool);
+
+    impl Events for Changes {
+        fn list_changed(&self, list: &str) {
+            assert_eq!(list, "tools");
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    let site = Site::start(|url, asked| match (&*asked.method, &*asked.target) {
+        ("GET", "/mcp") => {
+            Told::json(307, json!({})).header("location", &format!("{url}/mcp/stream"))
+        }
+        ("GET", "/mcp/stream") => Told::events(
+            &[json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})],
+            Some("retry: 600000"),
+        ),
+        _ => legacy(asked, "2025-11-25"),
+    });
+    let changes = Arc::new(Changes(AtomicBool::new(false)));
+    let options = Options {
+        lifecycle: Lifecycle::Legacy,
+        events: Some(Arc::clone(&changes) as _),
+        ..quick()
+    };
+    let client = Client::connect(to(&format!("{}/mcp", site.url)), options).await;
+    let _client = client.expect("a connection");
+    becomes_so(|| async { changes.0.load(Ordering::Relaxed) }).await;
 }

@@ -26,6 +26,7 @@ struct Inner {
     requests: AtomicUsize,
     refused: AtomicUsize,
     fails: AtomicBool,
+    is_lost: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -43,6 +44,7 @@ impl FakeS3 {
             requests: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             fails: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
         }));
         let served = store.clone();
         std::thread::spawn(move || {
@@ -61,6 +63,11 @@ impl FakeS3 {
     /// From now on every request is answered with 503.
     pub(crate) fn fail(&self, fails: bool) {
         self.0.fails.store(fails, Ordering::Relaxed);
+    }
+
+    /// Removes the bucket.
+    pub(crate) fn lose(&self) {
+        self.0.is_lost.store(true, Ordering::Relaxed);
     }
 
     /// Returns the numbers of requests with valid and with invalid signatures.
@@ -107,6 +114,9 @@ impl FakeS3 {
             );
         }
         self.0.requests.fetch_add(1, Ordering::Relaxed);
+        if self.0.is_lost.load(Ordering::Relaxed) {
+            return ("404 Not Found", BTreeMap::new(), error("NoSuchBucket"));
+        }
         let mut objects = self.0.objects.lock().expect("the objects");
         match &*request.method {
             "PUT" => {

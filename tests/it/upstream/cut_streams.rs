@@ -1,5 +1,7 @@
 //! Event streams of upstream servers that end in the middle of an event.
 
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -8,6 +10,7 @@ use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
 use super::{behind, result};
+use crate::support::incoming::read;
 use crate::support::{Asked, Site, Told, becomes};
 
 /// A server whose responses to calls end with `cut`. It sends the rest to a client that resumes after the first event.
@@ -93,4 +96,65 @@ fn streams_without_event_ids_that_end_immediately_are_opened_less_and_less_often
     let opened = opened.lock().expect("not poisoned");
     // 100 ms, doubled each time.
     assert!(Duration::from_secs(3) <= opened[4] - opened[0]);
+}
+
+/// A server that is gone as soon as it has begun to respond to a call.
+fn vanishing() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let Some(asked) = read(&mut stream, &mut Vec::new()) else {
+                continue;
+            };
+            let message: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+            let result = match message["method"].as_str().unwrap_or_default() {
+                "initialize" => json!({
+                    "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "x", "version": "0"},
+                }),
+                "tools/list" => {
+                    json!({"tools": [{"name": "try", "inputSchema": {"type": "object"}}]})
+                }
+                "tools/call" => {
+                    drop(listener);
+                    let _ = stream.write_all(
+                        b"HTTP/1.1 200 x\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
+                          id: 1\nretry: 1\ndata: \n\n",
+                    );
+                    return;
+                }
+                _ => Value::Null,
+            };
+            let (status, body) = match result {
+                Value::Null if asked.method == "GET" => (405, String::new()),
+                Value::Null => (202, String::new()),
+                result => {
+                    let response = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+                    (200, response.to_string())
+                }
+            };
+            let head = format!(
+                "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                 content-length: {}\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all((head + &body).as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_call_whose_stream_cannot_be_resumed_counts_as_one_that_may_have_been_executed() {
+    let config = json!({"url": vanishing(), "protocol": "legacy"});
+    let config = serde_json::from_value(config).expect("valid");
+    let server = behind([("up", config)]).start();
+    let call = json!({"name": "up__try", "arguments": {}});
+    let called = result(&server, "2025-11-25", "tools/call", call);
+    assert_eq!(
+        called["content"][0]["text"],
+        "the upstream server up disconnected before it responded; the call may have been executed"
+    );
 }

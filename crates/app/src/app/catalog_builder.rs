@@ -1,6 +1,7 @@
 //! Builds the catalogs of a running server again: after its settings have changed, and after the items of an upstream
 //! server or a mounted source have.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -292,7 +293,8 @@ impl CatalogBuilder {
         });
         match composed {
             Ok((rejected, prepared)) => {
-                let news = rejected.iter().filter(|r| !current.rejected.contains(r));
+                let known: HashSet<_> = current.rejected.iter().map(facts_of).collect();
+                let news = rejected.iter().filter(|r| !known.contains(&facts_of(r)));
                 log_rejected(news, &self.items.origins);
                 current.rejected = rejected;
                 self.install(prepared);
@@ -349,4 +351,9 @@ impl CatalogBuilder {
             }
         }
     }
+}
+
+/// Returns all that distinguishes a rejected item.
+fn facts_of(item: &RejectedItem) -> (&str, &str, &str, bool) {
+    (&item.source, &item.place, &item.problem, item.is_retried)
 }

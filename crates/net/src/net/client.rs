@@ -233,8 +233,17 @@ impl Client {
     ) -> Result<StreamingResponse, FetchError> {
         clean(&mut request.headers);
         let mut followed = 0;
+        // The host that has handled the request, and has redirected to its result.
+        let mut handled_by = None;
         loop {
-            let answer = self.send(&request, total).await?;
+            let sent = self.send(&request, total).await;
+            let answer = sent.map_err(|error| match handled_by.take() {
+                Some(host) if !error.may_have_happened() => FetchError::Broken {
+                    host,
+                    source: Arc::new(error),
+                },
+                _ => error,
+            })?;
             let location = match answer.headers.get(LOCATION) {
                 Some(location) if self.redirects > 0 && is_redirect(answer.status) => location,
                 _ => return Ok(answer),
@@ -251,7 +260,11 @@ impl Client {
                 problem,
             };
             let next = next_url(&request.url, location).map_err(refused)?;
+            let was_safe = request.method.is_safe();
             redirect(&mut request, next, answer.status).map_err(refused)?;
+            if !was_safe && request.method.is_safe() {
+                handled_by = Some(answer.host.to_string());
+            }
         }
     }
 

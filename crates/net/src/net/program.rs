@@ -159,8 +159,8 @@ fn end(group: &SharedGroup) {
 }
 
 impl Child {
-    /// Supervises the child. When it exits by itself, its descendants are killed and `ended` is called.
-    pub fn watch(self, ended: impl FnOnce() + Send + 'static) -> SupervisedChild {
+    /// Supervises the child. When it exits by itself, its descendants are killed and `ended` is called with its status.
+    pub fn watch(self, ended: impl FnOnce(Option<ExitStatus>) + Send + 'static) -> SupervisedChild {
         let Self {
             stdin,
             mut child,
@@ -179,13 +179,11 @@ impl Child {
                 }
             };
             let grace = tokio::select! {
-                _ = child.wait() => None,
-                grace = asked => Some(grace),
-            };
-            let Some(grace) = grace else {
-                end(&shared);
-                ended();
-                return;
+                status = child.wait() => {
+                    end(&shared);
+                    return ended(status.ok());
+                }
+                grace = asked => grace,
             };
             drop(stdin);
             let each = grace / 2;
@@ -321,15 +319,16 @@ mod tests {
             let read = stdout.read(&mut said).await.expect("it says the number");
             let grandchild = String::from_utf8_lossy(&said[..read]).into_owned();
             let (tell, reported) = oneshot::channel();
-            let watched = child.watch(move || {
-                let _ = tell.send(());
+            let watched = child.watch(move |status| {
+                let _ = tell.send(status);
             });
             if end == "wait" {
                 assert!(is_alive(&grandchild));
                 drop(watched);
                 assert!(reported.await.is_err(), "it did not end by itself");
             } else {
-                reported.await.expect("it has ended");
+                let status = reported.await.expect("it has ended");
+                assert!(status.is_some_and(|status| status.success()));
             }
             // What held the other end of its output is gone.
             let mut rest = Vec::new();
@@ -342,7 +341,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let script = format!("cat; echo asked > {}/asked", folder.path().display());
         let child = sh(&script).start().expect("there is a shell");
-        let watched = child.watch(|| panic!("it did not end by itself"));
+        let watched = child.watch(|_| panic!("it did not end by itself"));
         // The end of its input is enough, however long it takes.
         watched.stop(Duration::from_secs(60)).await;
         assert!(folder.path().join("asked").exists());

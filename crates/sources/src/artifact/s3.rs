@@ -223,7 +223,7 @@ impl S3 {
 
     async fn find(&self, key: &str) -> Result<Option<Artifact>, S3Error> {
         let answer = self.ask(OutgoingRequest::get(self.url(key))).await?;
-        if answer.status == StatusCode::NOT_FOUND {
+        if answer.status == StatusCode::NOT_FOUND && code_of(&answer.body) != "NoSuchBucket" {
             return Ok(None);
         }
         if answer.status != StatusCode::OK {

@@ -97,12 +97,29 @@ impl Sender {
         &self,
         mut outgoing: OutgoingRequest,
     ) -> Result<StreamingResponse, ClientError> {
+        let (mut answer, mut secrets) = self.follow(&mut outgoing).await?;
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        secrets.extend(secrets_of(&outgoing.headers, &outgoing.url));
+        conceal_in_headers(secrets.iter().map(Cow::from), &mut answer.headers);
+        self.check(&answer).await?;
+        let mut answer = answer.read().await?;
+        conceal(secrets.into_iter().map(Cow::from), &mut answer);
+        Err(ClientError::Status {
+            status: answer.status.as_u16(),
+            said: beginning(&answer.body),
+        })
+    }
+
+    /// Sends a request as [`send_over`](Self::send_over) does, and follows redirects within the origin of its URL.
+    async fn follow(
+        &self,
+        outgoing: &mut OutgoingRequest,
+    ) -> Result<(StreamingResponse, Vec<String>), ClientError> {
         let mut left = REDIRECTS_MAX;
         loop {
-            let (mut answer, mut secrets) = self.send_over(None, outgoing.clone()).await?;
-            if answer.status.is_success() {
-                return Ok(answer);
-            }
+            let (answer, secrets) = self.send_over(None, outgoing.clone()).await?;
             // A message is sent again only if it was not handled (RFC 9110 section 15.4).
             let is_followed = outgoing.method == Method::GET
                 || matches!(
@@ -119,15 +136,7 @@ impl Sender {
                 outgoing.url = to;
                 continue;
             }
-            secrets.extend(secrets_of(&outgoing.headers, &outgoing.url));
-            conceal_in_headers(secrets.iter().map(Cow::from), &mut answer.headers);
-            self.check(&answer).await?;
-            let mut answer = answer.read().await?;
-            conceal(secrets.into_iter().map(Cow::from), &mut answer);
-            return Err(ClientError::Status {
-                status: answer.status.as_u16(),
-                said: beginning(&answer.body),
-            });
+            return Ok((answer, secrets));
         }
     }
 
@@ -149,17 +158,18 @@ impl Sender {
         Box::pin(self.send_over(Some(lane), outgoing)).await
     }
 
-    /// Sends a request. Retries it once if it was rejected for credentials that can be replaced.
+    /// Sends a request, and follows redirects within the origin of its URL.
     pub(super) async fn open(
         &self,
-        outgoing: OutgoingRequest,
+        mut outgoing: OutgoingRequest,
     ) -> Result<StreamingResponse, ClientError> {
-        let (answer, _) = self.send_over(None, outgoing).await?;
+        let (answer, _) = self.follow(&mut outgoing).await?;
         Ok(answer)
     }
 
-    /// Sends a request as [`open`](Self::open) does: over a pinned client, unless the credentials change its URL. Also
-    /// returns the secrets of the credentials, which the response may echo if it is not a success.
+    /// Sends a request: over a pinned client, unless the credentials change its URL. Retries it once if it was rejected for
+    /// credentials that can be replaced. Also returns the secrets of the credentials, which the response may echo if it is
+    /// not a success.
     async fn send_over(
         &self,
         lane: Option<&PinnedClient>,

@@ -4,6 +4,7 @@ mod subscription;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -11,17 +12,19 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::credentials::Sender;
 use super::error::{beginning, of_what};
+use super::event_stream::next_items;
 use super::lifecycle;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, Options};
 use crate::net::{
-    Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, PinnedClient, SseItem,
+    self, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, PinnedClient, SseItem,
     StreamingResponse,
 };
 use crate::protocol::Revision;
@@ -40,11 +43,15 @@ const RESUMPTION_PAUSE_MIN: Duration = Duration::from_millis(100);
 const QUIET_MAX: Duration = Duration::from_secs(1800);
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Time in which the session of a dropped connection is ended.
+const ENDS: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     client: Sender,
     lane: PinnedClient,
     session: ArcSwap<Session>,
+    /// True if the session has ended.
+    has_ended: AtomicBool,
     message_bytes: usize,
 }
 
@@ -94,6 +101,7 @@ impl Link {
                 revision: None,
                 headers,
             }),
+            has_ended: AtomicBool::new(false),
             message_bytes: options.message_bytes,
         })
     }
@@ -160,7 +168,11 @@ impl Link {
         {
             self.begin_session(session);
         }
-        self.take((answer, secrets), id, shared).await
+        let taken = self.take((answer, secrets), id, shared).await;
+        if matches!(taken, Err(ClientError::SessionEnded)) {
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+        taken
     }
 
     fn headers_of(&self, about: &HeaderInfo<'_>) -> HeaderMap {
@@ -334,23 +346,28 @@ impl Link {
             {
                 resumed = 0;
             }
-            if resumed == RESUMPTIONS {
-                return Err(ClientError::Gone(
-                    "its stream broke off too often".to_owned(),
-                ));
-            }
-            resumed += 1;
-            tokio::time::sleep(retry.max(RESUMPTION_PAUSE_MIN)).await;
-            let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
-            outgoing.headers.insert(LAST_EVENT, last);
-            let next = self.client.open(outgoing).await?;
-            if !next.status.is_success() {
+            answer = loop {
+                if resumed == RESUMPTIONS {
+                    return Err(ClientError::Gone(
+                        "its stream broke off too often".to_owned(),
+                    ));
+                }
+                resumed += 1;
+                tokio::time::sleep(retry.max(RESUMPTION_PAUSE_MIN)).await;
+                let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
+                outgoing.headers.insert(LAST_EVENT, last.clone());
+                // The server may have executed the request, whatever happens here.
+                let problem = match self.client.open(outgoing).await {
+                    Ok(next) if next.status.is_success() => break next.max_body(usize::MAX),
+                    Ok(next) if matches!(next.status.as_u16(), 429 | 502..=504) => continue,
+                    Err(error) if error.is_unreachable() => continue,
+                    Ok(next) => format!("HTTP {}", next.status),
+                    Err(error) => error.to_string(),
+                };
                 return Err(ClientError::Gone(format!(
-                    "its stream broke off and cannot be resumed (HTTP {})",
-                    next.status
+                    "its stream broke off and cannot be resumed ({problem})"
                 )));
-            }
-            answer = next.max_body(usize::MAX);
+            };
             decoder.restart();
         }
     }
@@ -364,22 +381,21 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let mut heard = Instant::now();
+        let max = self.message_bytes;
         loop {
-            let bytes = match answer.chunk().await {
-                Ok(Some(bytes)) => bytes,
+            let items = match next_items(answer, decoder, max).await {
+                Ok(Some(items)) => items,
                 Ok(None) => return Ok(()),
-                Err(FetchError::Timeout { .. }) if may_be_quiet(about, heard, shared) => continue,
-                Err(error) => return Err(error.into()),
+                Err(ClientError::Http(FetchError::Timeout { .. }))
+                    if may_be_quiet(about, heard, shared) =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             heard = Instant::now();
-            let said = decoder.push(&bytes).map_err(|_| ClientError::TooLarge {
-                max: self.message_bytes,
-            })?;
-            if !said.is_empty() {
-                answer.begin_message();
-            }
-            for said in said {
-                match said {
+            for item in items {
+                match item {
                     SseItem::Retry(milliseconds) => {
                         *retry = Duration::from_millis(milliseconds).min(RETRY_MAX);
                     }
@@ -414,13 +430,28 @@ impl Link {
         })
     }
 
-    /// Ends the session, if there is one. The response is ignored.
-    pub(super) async fn stop(&self, grace: Duration) {
-        if self.has_session() {
-            let outgoing = self
-                .outgoing(Method::DELETE, "application/json")
-                .within(grace);
-            let _ = self.client.open(outgoing).await;
+    /// Ends the session, if there still is one. The response is ignored.
+    pub(super) fn end_session(
+        &self,
+        grace: Duration,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        if !self.has_session() || self.has_ended.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let outgoing = self.outgoing(Method::DELETE, "application/json");
+        let client = self.client.clone();
+        Some(async move {
+            let _ = timeout(grace, client.open(outgoing)).await;
+        })
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Ok(runtime) = Handle::try_current()
+            && let Some(ending) = self.end_session(ENDS)
+        {
+            net::spawn_on(&runtime, ending);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Connection to a server of HTTP+SSE (2024-11-05): one stream for all messages from the server, and an endpoint to
 //! post to.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,12 +10,12 @@ use url::Url;
 
 use super::credentials::Sender;
 use super::error::beginning;
+use super::event_stream::next_items;
 use super::shared::{Send1, Shared};
 use super::stdio::id_in;
 use super::{ClientError, Options, wire};
 use crate::net::{
     self, AbortOnDrop, Client as HttpClient, EventDecoder, FetchError, OutgoingRequest, SseItem,
-    StreamingResponse,
 };
 
 pub(super) struct Link {
@@ -56,18 +55,19 @@ impl Link {
             });
         }
         let url = answer.url.clone();
-        let mut stream = Stream {
-            answer: answer.max_body(usize::MAX),
-            decoder: EventDecoder::new(options.message_bytes).skipping(),
-            ready: VecDeque::new(),
-        };
-        let endpoint = loop {
-            match stream.next().await? {
-                Some(SseItem::Event(event)) if event.kind == "endpoint" => break event.data,
-                Some(_) => {}
-                None => {
-                    return Err(ClientError::Gone("its stream names no endpoint".to_owned()));
-                }
+        let max = options.message_bytes;
+        let mut answer = answer.max_body(usize::MAX);
+        let mut decoder = EventDecoder::new(max).skipping();
+        let (endpoint, rest) = loop {
+            let items = next_items(&mut answer, &mut decoder, max).await?;
+            let no_endpoint = || ClientError::Gone("its stream names no endpoint".to_owned());
+            let mut items = items.ok_or_else(no_endpoint)?.into_iter();
+            let named = items.find_map(|item| match item {
+                SseItem::Event(event) if event.kind == "endpoint" => Some(event.data),
+                _ => None,
+            });
+            if let Some(endpoint) = named {
+                break (endpoint, items);
             }
         };
         let posts_to = url
@@ -86,11 +86,44 @@ impl Link {
             url: posts_to,
             headers,
         };
-        let limit = (options.name.clone(), options.message_bytes);
-        let reader = read(stream, poster.clone(), Arc::clone(shared), limit);
+        let (shared, name, send) = (Arc::clone(shared), options.name.clone(), poster.sender());
+        let reader = AbortOnDrop::spawn(async move {
+            let mut items: Vec<SseItem> = rest.collect();
+            let mut is_pinged = false;
+            let why = loop {
+                for item in items {
+                    take(item, &shared, &send, (&name, max));
+                }
+                items = match next_items(&mut answer, &mut decoder, max).await {
+                    Ok(Some(next)) => {
+                        is_pinged = false;
+                        next
+                    }
+                    // Users take their time.
+                    Err(ClientError::Http(FetchError::Timeout { .. }))
+                        if shared.is_asking(None) =>
+                    {
+                        Vec::new()
+                    }
+                    // Many servers send nothing while no request is in progress. The response shows that the stream still
+                    // works.
+                    Err(ClientError::Http(FetchError::Timeout { .. })) if !is_pinged => {
+                        is_pinged = true;
+                        if let Ok(expected) = shared.expect(None) {
+                            let ping = wire::request(expected.id, "ping", &wire::Params::new());
+                            net::spawn(send(ping.into()));
+                        }
+                        Vec::new()
+                    }
+                    Ok(None) => break "its stream has ended".to_owned(),
+                    Err(error) => break error.to_string(),
+                };
+            };
+            shared.close(&ClientError::Gone(why));
+        });
         Ok(Self {
             poster,
-            _reader: AbortOnDrop::spawn(reader),
+            _reader: reader,
         })
     }
 }
@@ -122,79 +155,16 @@ impl Poster {
     }
 }
 
-struct Stream {
-    answer: StreamingResponse,
-    decoder: EventDecoder,
-    ready: VecDeque<SseItem>,
-}
-
-impl Stream {
-    async fn next(&mut self) -> Result<Option<SseItem>, ClientError> {
-        loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Ok(Some(item));
+fn take(item: SseItem, shared: &Arc<Shared>, send: &Send1, (name, max): (&str, usize)) {
+    match item {
+        SseItem::Event(event) => {
+            for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
+                shared.take(message, None, || Arc::clone(send));
             }
-            let Some(bytes) = self.answer.chunk().await? else {
-                return Ok(None);
-            };
-            let said = self
-                .decoder
-                .push(&bytes)
-                .map_err(|error| ClientError::Protocol(error.to_string()))?;
-            if !said.is_empty() {
-                self.answer.begin_message();
-            }
-            self.ready.extend(said);
         }
+        SseItem::TooLong { beginning, end } => {
+            shared.has_skipped(id_in(&beginning, &end), (name, max));
+        }
+        SseItem::Retry(_) => {}
     }
-}
-
-async fn read(
-    mut stream: Stream,
-    poster: Poster,
-    shared: Arc<Shared>,
-    (name, max): (String, usize),
-) {
-    let send = poster.sender();
-    let mut is_pinged = false;
-    let why = loop {
-        match stream.next().await {
-            Ok(Some(item)) => {
-                is_pinged = false;
-                match item {
-                    SseItem::Event(event) => {
-                        for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
-                            shared.take(message, None, || Arc::clone(&send));
-                        }
-                    }
-                    SseItem::TooLong { beginning, end } => {
-                        let id = id_in(&beginning, &end);
-                        tracing::warn!(
-                            upstream = name,
-                            request = id,
-                            max,
-                            "an upstream server sent an event longer than message_bytes; it is skipped, and the request that it responds to fails, if it can be identified"
-                        );
-                        if let Some(id) = id {
-                            shared.settle(id, Err(ClientError::TooLarge { max }));
-                        }
-                    }
-                    SseItem::Retry(_) => {}
-                }
-            }
-            // Users take their time.
-            Err(ClientError::Http(FetchError::Timeout { .. })) if shared.is_asking(None) => {}
-            // Many servers send nothing while no request is in progress. The response shows that the stream still works.
-            Err(ClientError::Http(FetchError::Timeout { .. })) if !is_pinged => {
-                is_pinged = true;
-                if let Ok(expected) = shared.expect(None) {
-                    let ping = wire::request(expected.id, "ping", &wire::Params::new());
-                    net::spawn(send(ping.into()));
-                }
-            }
-            Ok(None) => break ClientError::Gone("its stream has ended".to_owned()),
-            Err(error) => break ClientError::Gone(error.to_string()),
-        }
-    };
-    shared.close(&why);
 }

@@ -11,6 +11,7 @@ mod asked_time;
 mod attribution;
 mod credentials;
 mod error;
+mod event_stream;
 mod http;
 mod introduction;
 mod legacy;
@@ -141,7 +142,8 @@ pub struct ServerInfo {
     pub instructions: Option<String>,
 }
 
-/// A connection to an MCP server. Dropping it closes the connection and ends a program that was started for it.
+/// A connection to an MCP server. Dropping it closes the connection, and ends its session or the program that was started
+/// for it.
 ///
 /// ```no_run
 /// use longshore::client::{Client, Options, Params, Target};
@@ -331,7 +333,11 @@ impl Client {
             .close(&ClientError::Gone("the connection was closed".to_owned()));
         match &self.link {
             Link::Stdio(link) => link.stop(grace).await,
-            Link::Http(link) => link.stop(grace).await,
+            Link::Http(link) => {
+                if let Some(ending) = link.end_session(grace) {
+                    ending.await;
+                }
+            }
             Link::Legacy(_) => {}
         }
     }

@@ -75,10 +75,6 @@ impl Pending {
     fn owner(&self) -> Option<Owner> {
         Some(self.listener.as_ref()?.caller())
     }
-
-    fn has_open_questions(&self) -> bool {
-        self.questions.iter().any(|question| !question.is_closed())
-    }
 }
 
 /// Function that sends a message without waiting for the outcome.
@@ -185,6 +181,20 @@ impl Shared {
         }
     }
 
+    /// Reports that a message longer than `max` was skipped. The request that it responds to, if known, fails.
+    #[cold]
+    pub(super) fn has_skipped(&self, id: Option<u64>, (name, max): (&str, usize)) {
+        tracing::warn!(
+            upstream = name,
+            request = id,
+            max,
+            "an upstream server sent a message longer than message_bytes; it is skipped, and the request that it responds to fails, if it can be identified"
+        );
+        if let Some(id) = id {
+            self.settle(id, Err(ClientError::TooLarge { max }));
+        }
+    }
+
     /// Records that the server has completed a request, or never began it.
     pub(super) fn over(&self, id: u64) {
         drop(self.end(id));
@@ -214,7 +224,10 @@ impl Shared {
         if let Some(owner) = pending.owner() {
             state.attribution.abandon(id, owner);
         }
-        pending.has_open_questions()
+        pending
+            .questions
+            .iter()
+            .any(|question| !question.is_closed())
     }
 
     /// Returns true if a request was abandoned, and has had no response since.

@@ -1,12 +1,14 @@
 //! Connection to a child process: one message on each line, with concurrent requests.
 
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt as _, BufReader};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::{sleep, timeout};
 
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
@@ -16,7 +18,7 @@ use crate::net::{self, AbortOnDrop, Program, SupervisedChild};
 const QUEUE: usize = 64;
 /// Maximum number of queued bytes that are written together.
 const LINES_BYTES: usize = 64 * 1024;
-/// Time in which the last output of a child can still be read.
+/// Time in which the last output of a child can still be read, and its exit status becomes known.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Maximum rate at which a child's standard error is logged, in bytes per second.
 const COMPLAINTS: usize = 64 * 1024;
@@ -65,8 +67,9 @@ impl Link {
                 }
             };
         let (messages, mut queue) = mpsc::channel::<Bytes>(QUEUE);
+        let (exited, exit) = watch::channel(None);
         let writer = {
-            let shared = Arc::clone(shared);
+            let (shared, exit) = (Arc::clone(shared), exit.clone());
             AbortOnDrop::spawn(async move {
                 let mut lines = Vec::new();
                 while let Some(message) = queue.recv().await {
@@ -83,8 +86,9 @@ impl Link {
                         stdin.flush().await
                     };
                     if written.await.is_err() {
-                        shared.close(&ClientError::Gone("it has ended".to_owned()));
-                        return;
+                        // Its output can still hold responses.
+                        sleep(LAST_WORDS).await;
+                        return shared.close(&end(*exit.borrow(), "input"));
                     }
                 }
             })
@@ -98,18 +102,23 @@ impl Link {
                 Arc::clone(&garbage),
                 options.message_bytes,
             );
+            let mut exit = exit;
             AbortOnDrop::spawn(async move {
                 let ended = read(stdout, &shared, messages, (&name, &garbage), max).await;
-                shared.close(&ended);
+                if ended.is_ok() {
+                    let _ = timeout(LAST_WORDS, exit.wait_for(Option::is_some)).await;
+                }
+                shared.close(&ended.err().unwrap_or_else(|| end(*exit.borrow(), "output")));
             })
         };
         let complaints = AbortOnDrop::spawn(log_complaints(stderr, name.to_owned()));
         let shared = Arc::clone(shared);
-        let watched = child.watch(move || {
+        let watched = child.watch(move |status| {
+            exited.send_replace(status);
             // The last output is still read, unless another process keeps the pipe open.
             net::spawn(async move {
-                tokio::time::sleep(LAST_WORDS).await;
-                shared.close(&ClientError::Gone("it has ended".to_owned()));
+                sleep(LAST_WORDS).await;
+                shared.close(&end(status, "output"));
             });
         });
         Ok(Self {
@@ -125,7 +134,7 @@ impl Link {
         self.messages
             .send(message)
             .await
-            .map_err(|_| ClientError::Gone("it has ended".to_owned()))
+            .map_err(|_| end(None, "input"))
     }
 
     /// Returns a function that sends messages for as long as the child lives.
@@ -153,6 +162,14 @@ impl Link {
     }
 }
 
+/// Returns the error for a child that has ended, or that has closed one of its streams.
+fn end(status: Option<ExitStatus>, stream: &str) -> ClientError {
+    ClientError::Gone(match status {
+        Some(status) => format!("it has ended ({status})"),
+        None => format!("it has closed its standard {stream}"),
+    })
+}
+
 /// Appends a message as one line. Line breaks in JSON are only whitespace between tokens, but would end the message
 /// here.
 fn add_line(lines: &mut Vec<u8>, message: &[u8]) {
@@ -173,14 +190,18 @@ fn sender(messages: mpsc::Sender<Bytes>) -> Send1 {
     })
 }
 
-/// Reads lines until the output ends. Returns the reason.
+/// Reads lines until the output ends.
+///
+/// # Errors
+///
+/// The output cannot be read any further.
 async fn read(
     stdout: impl AsyncRead + Unpin,
     shared: &Arc<Shared>,
     messages: mpsc::Sender<Bytes>,
     (name, garbage): (&str, &AtomicU64),
     max: usize,
-) -> ClientError {
+) -> Result<(), ClientError> {
     let send = sender(messages);
     let mut lines = BufReader::new(stdout);
     let mut line = Vec::new();
@@ -188,30 +209,19 @@ async fn read(
         line.clear();
         match read_line(&mut lines, &mut line, max).await {
             Ok(true) => {}
-            Ok(false) => return ClientError::Gone("it has ended".to_owned()),
+            Ok(false) => return Ok(()),
             Err(LineError::TooLong) => {
-                let tail = match skip_line(&mut lines, max.saturating_mul(SKIPPED)).await {
-                    Ok(Some(tail)) => tail,
-                    Ok(None) => {
-                        return ClientError::Protocol(format!("a line of more than {max} bytes"));
-                    }
-                    Err(error) => return ClientError::Gone(error.to_string()),
-                };
-                let id = id_in(&line, &tail);
-                tracing::warn!(
-                    upstream = name,
-                    request = id,
-                    max,
-                    "an upstream server wrote a line longer than message_bytes; the line is skipped, and the request that it responds to fails, if it can be identified"
-                );
-                if let Some(id) = id {
-                    shared.settle(id, Err(ClientError::TooLarge { max }));
-                }
+                let tail = skip_line(&mut lines, max.saturating_mul(SKIPPED)).await;
+                let tail = tail.map_err(|error| ClientError::Gone(error.to_string()))?;
+                let tail = tail.ok_or_else(|| {
+                    ClientError::Protocol(format!("a line of more than {max} bytes"))
+                })?;
+                shared.has_skipped(id_in(&line, &tail), (name, max));
                 // The buffer has reached its maximum size, so it is freed.
                 line = Vec::new();
                 continue;
             }
-            Err(LineError::Io(error)) => return ClientError::Gone(error.to_string()),
+            Err(LineError::Io(error)) => return Err(ClientError::Gone(error.to_string())),
         }
         if line.trim_ascii().is_empty() {
             continue;

@@ -17,6 +17,7 @@ use crate::net::{Client, FetchedResponse, OutgoingRequest};
 use crate::source::tokens::Granted;
 
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// Issuer of the other server, which accepts identity assertions of the identity provider (ID-JAG).
@@ -83,11 +84,15 @@ impl AssertionGrant {
         })
     }
 
-    /// Adds to a token exchange that an assertion is requested.
-    pub(super) fn request_assertion(&self, form: &mut Serializer<'_, String>) {
+    /// Adds to a token exchange which token is requested: an assertion if it is to be redeemed, else an access token.
+    pub(super) fn request_token(this: Option<&Self>, form: &mut Serializer<'_, String>) {
+        let Some(this) = this else {
+            form.append_pair("requested_token_type", ACCESS_TOKEN);
+            return;
+        };
         form.append_pair("requested_token_type", ID_JAG);
-        form.append_pair("audience", &self.config.issuer);
-        form.append_pair("resource", &self.resource);
+        form.append_pair("audience", &this.config.issuer);
+        form.append_pair("resource", &this.resource);
     }
 
     /// Redeems the assertion in the identity provider's response. With a key, the token is to be bound to it. Returns the

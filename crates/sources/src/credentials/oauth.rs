@@ -178,12 +178,7 @@ impl Issuer {
             form.append_pair("grant_type", TOKEN_EXCHANGE);
             form.append_pair("subject_token", &subject);
             form.append_pair("subject_token_type", kind.unwrap_or(JWT));
-            match &self.assertion {
-                Some(assertion) => assertion.request_assertion(&mut form),
-                None => {
-                    form.append_pair("requested_token_type", ACCESS_TOKEN);
-                }
-            }
+            AssertionGrant::request_token(self.assertion.as_ref(), &mut form);
         } else if let Some(file) = &config.assertion_file {
             let assertion = read_token(file).map_err(CredentialError::File)?;
             form.append_pair("grant_type", JWT_BEARER);
@@ -294,4 +289,3 @@ impl OAuth {
 
 pub(super) const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";

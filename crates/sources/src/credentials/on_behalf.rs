@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::assertion::{AssertionGrant, IdentityAssertionConfig, JWT_BEARER};
+use super::assertion::{ACCESS_TOKEN, AssertionGrant, IdentityAssertionConfig, JWT_BEARER};
 use super::error::{CredentialError, Rejection};
 use super::header_value::bearer_value;
-use super::oauth::{ACCESS_TOKEN, TOKEN_EXCHANGE};
+use super::oauth::TOKEN_EXCHANGE;
 use super::token_request::{
     ISSUER_TIMEOUT, read_answer, read_token, token_endpoint, token_request,
 };
@@ -318,12 +318,7 @@ impl OnBehalfOf {
                 form.append_pair("subject_token", token);
                 let kind = config.subject_token_type.as_deref();
                 form.append_pair("subject_token_type", kind.unwrap_or(ACCESS_TOKEN));
-                match &self.assertion {
-                    Some(assertion) => assertion.request_assertion(&mut form),
-                    None => {
-                        form.append_pair("requested_token_type", ACCESS_TOKEN);
-                    }
-                }
+                AssertionGrant::request_token(self.assertion.as_ref(), &mut form);
                 if let Some(file) = &config.actor_token_file {
                     let actor = read_token(file).map_err(CredentialError::File)?;
                     let kind = config.actor_token_type.as_deref();

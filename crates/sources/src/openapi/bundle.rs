@@ -156,7 +156,7 @@ fn collect(value: &Value, known: &mut HashSet<String>, found: &mut Vec<String>) 
     match value {
         Value::Object(members) => {
             if let Some(Value::String(reference)) = members.get("$ref") {
-                let document = document_of(reference);
+                let document = reference.split('#').next().unwrap_or_default();
                 if !document.is_empty() && !known.contains(document) {
                     known.insert(document.to_owned());
                     found.push(document.to_owned());
@@ -173,12 +173,6 @@ fn collect(value: &Value, known: &mut HashSet<String>, found: &mut Vec<String>) 
         }
         _ => {}
     }
-}
-
-fn document_of(reference: &str) -> &str {
-    reference
-        .split_once('#')
-        .map_or(reference, |(document, _)| document)
 }
 
 impl Parts<'_> {

@@ -40,21 +40,16 @@ impl Surroundings {
         }
     }
 
-    /// Returns those of the parts of a schema.
+    /// Returns those of the parts of a schema. Several of them can have properties of the value.
     pub(super) fn of_parts(&self, schema: &Map<String, Value>) -> Self {
+        let parts = schema.get("allOf").and_then(Value::as_array);
+        let own = ["$ref", "properties"].iter();
+        let own = own.filter(|keyword| schema.contains_key(**keyword));
         Self {
             absent: self.absent.clone(),
-            has_others: self.has_others || has_several_parts(schema),
+            has_others: self.has_others || 1 < parts.map_or(0, Vec::len) + own.count(),
         }
     }
-}
-
-/// Returns true if several parts of a schema can have properties of the value.
-fn has_several_parts(schema: &Map<String, Value>) -> bool {
-    let parts = schema.get("allOf").and_then(Value::as_array);
-    let own = ["$ref", "properties"].iter();
-    let own = own.filter(|keyword| schema.contains_key(**keyword));
-    1 < parts.map_or(0, Vec::len) + own.count()
 }
 
 /// Returns true if subtypes of a schema add properties to its own.

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use serde::Deserialize as _;
 use serde_json::{Map, Number, Value, json};
 
-use super::document::Version;
+use super::document::{Document, Version};
+use super::form::parts;
 use crate::source::argument::ArgumentType;
 
 /// Keywords that hold one schema.
@@ -37,21 +38,24 @@ const NUMBERS: [&str; 13] = [
     "multipleOf",
 ];
 
-/// Returns a copied schema with the keywords of its document's version converted, and without mistakes. `members` is the
-/// schema in the document.
+/// Maximum number of schemas that are compared with a default.
+const STEPS_MAX: usize = 200;
+
+/// Returns a copied schema with the keywords of its document's version converted, and without mistakes. `schema` is the
+/// one in the document.
 pub(super) fn corrected(
     mut copied: Map<String, Value>,
-    members: &Map<String, Value>,
-    version: Version,
+    schema: &Value,
+    document: &Document,
 ) -> Map<String, Value> {
     exclusive(&mut copied);
     any_of(&mut copied);
     well_formed(&mut copied);
     satisfiable(&mut copied);
-    if version == Version::V3_0 {
-        modernise(members, &mut copied);
+    fit_default(&mut copied, schema, document);
+    if document.version == Version::V3_0 {
+        modernise(schema, &mut copied);
     }
-    default_of_type(&mut copied);
     copied
 }
 
@@ -76,8 +80,8 @@ fn exclusive(copied: &mut Map<String, Value>) {
 }
 
 /// Converts keywords that are specific to 3.0 to their equivalents in 2020-12.
-fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
-    if members.get("nullable") == Some(&Value::Bool(true)) {
+fn modernise(schema: &Value, copied: &mut Map<String, Value>) {
+    if schema.get("nullable") == Some(&Value::Bool(true)) {
         match copied.get("type").cloned() {
             Some(Value::String(name)) => {
                 copied.insert("type".to_owned(), json!([name, "null"]));
@@ -241,26 +245,63 @@ fn satisfiable(copied: &mut Map<String, Value>) {
     }
 }
 
-/// Corrects or removes a default of another type. Clients send defaults, and this one would be rejected.
-fn default_of_type(copied: &mut Map<String, Value>) {
-    let Some(default) = copied.get("default") else {
+/// Corrects or removes a default that does not match its schema. Clients send defaults, and this one would be rejected.
+pub(super) fn fit_default(copied: &mut Map<String, Value>, schema: &Value, document: &Document) {
+    let may_be = |value: &Value| {
+        let mut steps = STEPS_MAX;
+        may_match(document, schema, value, &mut steps)
+    };
+    let Some(default) = copied.get("default").filter(|default| !may_be(default)) else {
         return;
     };
-    let fits = |kind: &Value, value: &Value| match ArgumentType::deserialize(kind) {
+    let kind = copied.get("type").and_then(Value::as_str);
+    let meant = of_type(kind.unwrap_or_default(), default);
+    match meant.filter(may_be) {
+        Some(meant) => copied.insert("default".to_owned(), meant),
+        None => copied.shift_remove("default"),
+    };
+}
+
+/// Returns false if a value certainly does not match a schema of the document. `steps` is the number of schemas to examine.
+fn may_match(document: &Document, schema: &Value, value: &Value, steps: &mut usize) -> bool {
+    let (Ok(schema), Some(left)) = (document.resolve(schema), steps.checked_sub(1)) else {
+        return true;
+    };
+    *steps = left;
+    if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+        return true;
+    }
+    let is_of = |kind: &Value| match ArgumentType::deserialize(kind) {
         Ok(kind) => kind.has(value),
         Err(_) => value.is_null(),
     };
-    match copied.get("type") {
-        Some(Value::Array(kinds)) if kinds.iter().any(|kind| fits(kind, default)) => {}
-        Some(Value::Array(_)) => drop(copied.shift_remove("default")),
-        Some(kind) if !fits(kind, default) => {
-            match of_type(kind.as_str().unwrap_or_default(), default) {
-                Some(meant) if fits(kind, &meant) => copied.insert("default".to_owned(), meant),
-                _ => copied.shift_remove("default"),
-            };
-        }
-        _ => {}
+    let kinds = schema
+        .get("type")
+        .map_or(Value::Null, |kinds| known_types(kinds.clone()));
+    let has_type = match &kinds {
+        Value::Null => true,
+        Value::Array(kinds) => kinds.iter().any(is_of),
+        kind => is_of(kind),
+    };
+    let kind = kinds.as_str().unwrap_or_default();
+    let listed: Vec<&Value> = parts(schema, "enum").collect();
+    let is = |value: &Value| {
+        let mut listed = listed.iter();
+        listed.any(|one| *one == value || of_type(kind, one).as_ref() == Some(value))
+    };
+    let is_listed = match value {
+        // The values of its items.
+        Value::Array(items) if !listed.iter().any(|one| one.is_array()) => items.iter().all(is),
+        value => is(value),
+    };
+    if !has_type || !listed.is_empty() && !is_listed {
+        return false;
     }
+    let mut is_match = |part: &Value| may_match(document, part, value, steps);
+    parts(schema, "allOf").all(&mut is_match)
+        && ["anyOf", "oneOf"].iter().all(|keyword| {
+            parts(schema, keyword).next().is_none() || parts(schema, keyword).any(&mut is_match)
+        })
 }
 
 fn number(text: &str) -> Option<Number> {
@@ -282,10 +323,15 @@ mod tests {
     use super::*;
 
     fn of(schema: Value) -> Value {
-        let Value::Object(members) = schema else {
+        let root = json!({
+            "openapi": "3.1.0", "paths": {},
+            "components": {"schemas": {"Color": {"type": "string", "enum": ["red", "blue"]}}},
+        });
+        let document = Document::new(root, None).expect("a document");
+        let Value::Object(members) = &schema else {
             panic!("an object")
         };
-        corrected(members.clone(), &members, Version::V3_1).into()
+        corrected(members.clone(), &schema, &document).into()
     }
 
     #[test]
@@ -341,6 +387,10 @@ mod tests {
                 json!({"type": "array", "enum": ["a"], "items": {"type": "string"}}),
                 json!({"type": "array", "items": {"type": "string", "enum": ["a"]}}),
             ),
+            (
+                json!({"type": "array", "enum": ["a"], "default": ["a"]}),
+                json!({"type": "array", "items": {"enum": ["a"]}, "default": ["a"]}),
+            ),
             (json!({"enum": []}), json!({})),
             (
                 json!({"type": "integer", "default": "10"}),
@@ -359,8 +409,40 @@ mod tests {
                 json!({"type": ["null", "string"], "default": null}),
             ),
             (json!({"default": [1]}), json!({"default": [1]})),
+            (
+                json!({"type": "string", "enum": ["a"], "default": "b"}),
+                json!({"type": "string", "enum": ["a"]}),
+            ),
+            (
+                json!({"type": "integer", "enum": ["1", "2"], "default": 2}),
+                json!({"type": "integer", "enum": [1, 2], "default": 2}),
+            ),
         ] {
             assert_eq!(of(written.clone()), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_default_matches_one_of_the_alternatives_and_all_of_the_parts() {
+        let color = json!({"$ref": "#/components/schemas/Color"});
+        let any_of = json!([color, {"type": "null"}, {"type": "integer"}]);
+        for (keyword, parts, default, stays) in [
+            ("anyOf", &any_of, json!("red"), true),
+            ("anyOf", &any_of, json!(null), true),
+            ("anyOf", &any_of, json!(3), true),
+            ("anyOf", &any_of, json!("green"), false),
+            ("anyOf", &any_of, json!(3.5), false),
+            ("allOf", &json!([color]), json!("blue"), true),
+            (
+                "allOf",
+                &json!([color, {"enum": ["red"]}]),
+                json!("blue"),
+                false,
+            ),
+            ("anyOf", &json!([{"$ref": "#/nowhere"}]), json!(1), true),
+        ] {
+            let kept = of(json!({(keyword): parts, "default": default}));
+            assert_eq!(kept.get("default").is_some(), stays, "{keyword}: {default}");
         }
     }
 }

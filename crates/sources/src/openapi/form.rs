@@ -35,6 +35,8 @@ pub(super) struct Field {
     name: String,
     is_file: bool,
     content_type: Option<String>,
+    /// True if a part says that it is Base64 (OpenAPI 3.1.1, Encoding Object).
+    names_base64: bool,
     lists: Lists,
 }
 
@@ -96,10 +98,19 @@ pub(super) fn fields(
         let content_type = content_type.unwrap_or_default().trim();
         media_type(content_type)
             .map_err(|problem| format!("its form field {name:?}: {problem}"))?;
+        let (schema, _) = without_null(document, property)?;
+        let schema = document.resolve(schema.get("items").unwrap_or(schema))?;
+        let names_base64 = text(schema, "contentEncoding") == "base64";
+        let content_type = match content_type {
+            "" if names_base64 || text(schema, "format") == "byte" => Some(BYTES),
+            "" => None,
+            content_type => Some(content_type),
+        };
         fields.push(Field {
             name: name.clone(),
             is_file,
-            content_type: Some(content_type.to_owned()).filter(|kind| !kind.is_empty()),
+            content_type: content_type.map(str::to_owned),
+            names_base64,
             lists: match (text(encoding, "style"), encoding.get("explode")) {
                 ("deepObject", _) => Lists::Numbered,
                 ("spaceDelimited", explode) if explode != Some(&Value::Bool(true)) => {
@@ -160,6 +171,8 @@ fn is_file(document: &Document, property: &Value) -> Result<bool, String> {
     Ok(is_one(property)? || !alternatives.is_empty() && alternatives.iter().all(|is| *is))
 }
 
+/// Media type of bytes of which no other is known.
+const BYTES: &str = "application/octet-stream";
 /// How a file is passed.
 const FILE: &str =
     "The file's bytes, as Base64; or these as `data`, with the file's name and type.";
@@ -371,9 +384,9 @@ fn part(
                 kind = Some(own.to_owned());
             }
             let data = file.get("data").unwrap_or(&Value::Null);
-            (bytes(data)?, Some("application/octet-stream"))
+            (bytes(data)?, Some(BYTES))
         }
-        value if is_file => (bytes(value)?, Some("application/octet-stream")),
+        value if is_file => (bytes(value)?, Some(BYTES)),
         Value::Object(_) | Value::Array(_) => {
             (value.to_string().into_bytes(), Some("application/json"))
         }
@@ -389,6 +402,9 @@ fn part(
     }
     if let Some(kind) = kind {
         head.push_str(&format!("\r\nContent-Type: {kind}"));
+    }
+    if field.is_some_and(|field| field.names_base64) {
+        head.push_str("\r\nContent-Transfer-Encoding: base64");
     }
     head.push_str("\r\n\r\n");
     body.extend_from_slice(head.as_bytes());

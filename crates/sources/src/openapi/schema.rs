@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::{Map, Value, json};
 
 use super::composition::{Surroundings, allow_additional, is_closed, open};
-use super::corrected::{ONE, corrected};
+use super::corrected::{ONE, corrected, fit_default};
 use super::direction::{Direction, required_of, without_absent};
 use super::discriminator::name_types;
 use super::document::{Document, Version};
@@ -155,6 +155,7 @@ impl<'a> SchemaInliner<'a> {
             allow_additional(&mut rest);
             let mut copied = self.copy_at(&Value::Object(rest), depth + 1, &inner)?;
             if let (Some(copied), Some(reference)) = (copied.as_object_mut(), target.get("$ref")) {
+                fit_default(copied, schema, self.document);
                 copied.insert("$ref".to_owned(), reference.clone());
             }
             return Ok(copied);
@@ -220,15 +221,19 @@ impl<'a> SchemaInliner<'a> {
         without_absent(&mut copied, &inner.absent);
         open(members, &mut copied, around);
         self.bytes += name_types(members, &mut copied);
-        let copied = corrected(copied, members, self.document.version);
+        let copied = corrected(copied, schema, self.document);
         Ok(Value::Object(copied))
     }
 
-    /// Returns the value of a keyword that is copied unchanged, if it fits. Descriptive text is shortened.
+    /// Returns the value of a keyword that is copied unchanged, if it fits.
     fn kept(&mut self, keyword: &str, value: &Value) -> Option<Value> {
         let left = self.bytes_max.saturating_sub(self.bytes);
         match value {
-            Value::String(text) if TEXT_CHARACTERS.min(left) < text.len() && is_words(keyword) => {
+            // Descriptive text can be shortened without a change of meaning.
+            Value::String(text)
+                if TEXT_CHARACTERS.min(left) < text.len()
+                    && matches!(keyword, "title" | "description") =>
+            {
                 let short: String = text.chars().take(TEXT_CHARACTERS.min(left)).collect();
                 self.cut |= short.len() < text.len();
                 self.bytes += keyword.len() + short.len();
@@ -354,11 +359,6 @@ pub(super) fn bytes_of(value: &Value, max: usize) -> usize {
         _ => bytes += 4,
     }
     bytes
-}
-
-/// Returns true for descriptive keywords, which can be shortened without a change of meaning.
-fn is_words(keyword: &str) -> bool {
-    matches!(keyword, "title" | "description")
 }
 
 /// Removes patterns for another regular expression engine, which make an otherwise valid schema unusable.

@@ -39,7 +39,7 @@ impl Folder {
 
     pub(super) async fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
         let file = name.file(&self.0);
-        blocking(move || write(&file, &grants.text())).await
+        blocking(move || write_private(&file, &grants.text())).await
     }
 
     /// Acquires the lock of a file, which is held until dropped. The lock is on a separate file that is never
@@ -127,8 +127,9 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes a temporary file and renames it over the target. Concurrent writers use different temporary names.
-fn write(file: &Path, text: &[u8]) -> io::Result<()> {
+/// Writes a temporary file that only the owner can read, and renames it over the target. Concurrent writers use different
+/// temporary names.
+pub(in super::super) fn write_private(file: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         make(folder)?;
     }

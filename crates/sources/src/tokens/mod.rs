@@ -21,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
+pub(super) use self::folder::write_private;
 pub use self::grant::client;
 pub(super) use self::grant::{Grant, Granted, Grants, is_same_issuer};
 use self::memory::Memory;

@@ -1,8 +1,7 @@
 //! Listings of upstream servers, as received and as cached on disk.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use crate::client::{
 };
 use crate::protocol::canonical;
 use crate::seal::{random_bytes, sha256_hex};
+use crate::source::tokens::write_private;
 
 /// Items of a server, entry by entry as received.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -284,7 +284,7 @@ impl Memory {
         Some(self.read(name)?.listing)
     }
 
-    /// Writes a temporary file and renames it, so that readers never see a partial file.
+    /// Stores a listing. Readers never see a partial file.
     pub(super) fn keep(&self, name: &str, fingerprint: &str, listing: &Listing) {
         let Some(file) = self.file(name) else {
             return;
@@ -295,16 +295,10 @@ impl Memory {
             salt,
             listing: listing.clone(),
         };
-        // Processes in different containers can have the same PID on a shared volume.
-        let unique = HEXLOWER.encode(&random_bytes::<8>());
-        let temporary = file.with_extension(format!("{unique}.tmp"));
         let written = serde_json::to_vec(&remembered)
             .map_err(std::io::Error::other)
-            .and_then(|text| write_private(&temporary, &text))
-            .and_then(|()| std::fs::rename(&temporary, &file));
+            .and_then(|text| write_private(&file, &text));
         if let Err(error) = written {
-            // The temporary file may not exist.
-            let _ = std::fs::remove_file(&temporary);
             tracing::warn!(file = %file.display(), %error, "the lists of an upstream server cannot be stored");
         }
     }
@@ -312,15 +306,6 @@ impl Memory {
 
 fn salted(salt: &str, fingerprint: &str) -> String {
     sha256_hex(format!("{salt}/{fingerprint}"))
-}
-
-/// Writes a new file that only the owner can read.
-fn write_private(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text)
 }
 
 #[cfg(test)]

@@ -87,7 +87,8 @@ impl Listener for Relay {
                     other => Err(UnrecordedRound::Ended(other)),
                 }
             };
-            let step = round_of(self.upkeep.name());
+            // A tool that calls several upstreams resumes the rounds of each of them.
+            let step = format!("longshore-upstream-round {}", self.upkeep.name());
             match self.context.step(&step, asks).await {
                 Ok(result) => Ok(result),
                 Err(UnrecordedRound::Ended(outcome)) => outcome,
@@ -179,11 +180,6 @@ impl Relay {
             }
         })
     }
-}
-
-/// Name of the steps that record rounds of an upstream, so that a tool that calls several upstreams resumes each of them.
-fn round_of(upstream: &str) -> String {
-    format!("longshore-upstream-round {upstream}")
 }
 
 /// A round of a request that is not recorded.

@@ -227,7 +227,8 @@ impl Upstreams {
         let each: Vec<_> = self.upstreams.iter().map(Arc::downgrade).collect();
         for upstream in &self.upstreams {
             let name = format!("upstream {}: keep subscriptions", upstream.name);
-            self.spawn_task(name, subscriptions::run(Arc::downgrade(upstream)));
+            let task = subscriptions::run(Arc::downgrade(upstream), subscriptions::RETRY);
+            self.spawn_task(name, task);
         }
         self.spawn_task(
             "upstreams: forward resource updates".to_owned(),

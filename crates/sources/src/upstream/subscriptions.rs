@@ -21,7 +21,7 @@ use crate::net::{Backoff, Mutex, chance};
 /// Time for which changes are collected and then forwarded together.
 const SETTLES: Duration = Duration::from_millis(20);
 /// Backoff of reconnections to an upstream with subscribers.
-const RETRY: Backoff = Backoff {
+pub(super) const RETRY: Backoff = Backoff {
     base: Duration::from_secs(1),
     max: Duration::from_secs(60),
 };
@@ -123,7 +123,7 @@ pub(super) async fn share_out(
 }
 
 /// Keeps the subscriptions at one upstream in line with the wanted ones, for as long as the upstream exists.
-pub(super) async fn run(upstream: Weak<Upstream>) {
+pub(super) async fn run(upstream: Weak<Upstream>, retry: Backoff) {
     // The connection over which the upstream has the subscriptions.
     let mut connection = Weak::new();
     let mut failures = 0;
@@ -140,7 +140,7 @@ pub(super) async fn run(upstream: Weak<Upstream>) {
             Ok(has_any) => {
                 let began = Instant::now();
                 bell.notified().await;
-                if RETRY.max <= began.elapsed() {
+                if retry.max <= began.elapsed() {
                     failures = 0;
                 }
                 let is_lost = connection
@@ -161,7 +161,7 @@ pub(super) async fn run(upstream: Weak<Upstream>) {
         if upkeep.subscriptions.wanted() != wanted {
             continue;
         }
-        let _ = timeout(RETRY.delay(failures, chance()), bell.notified()).await;
+        let _ = timeout(retry.delay(failures, chance()), bell.notified()).await;
     }
 }
 
@@ -253,7 +253,11 @@ mod tests {
         let wanted = [("x://a".into(), vec!["x://a".into()])];
         upstream.upkeep.subscriptions.want(wanted.into());
         let began = Instant::now();
-        let keeping = tokio::spawn(run(Arc::downgrade(&upstream)));
+        let retry = Backoff {
+            base: Duration::from_millis(100),
+            ..RETRY
+        };
+        let keeping = tokio::spawn(run(Arc::downgrade(&upstream), retry));
         let count = || {
             let starts = std::fs::read_to_string(&starts).unwrap_or_default();
             starts.lines().count()
@@ -262,7 +266,7 @@ mod tests {
             sleep(Duration::from_millis(20)).await;
         }
         keeping.abort();
-        // At least half of 1, 2 and 4 s.
-        assert!(Duration::from_millis(3500) <= began.elapsed());
+        // At least half of 100, 200 and 400 ms.
+        assert!(Duration::from_millis(350) <= began.elapsed());
     }
 }

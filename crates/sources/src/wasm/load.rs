@@ -76,7 +76,8 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 pub(super) fn compile(host: &Host, bytes: &[u8]) -> Result<Compiled, String> {
-    if is_core_module(bytes) {
+    // A core module in the binary format. A component differs in the layer field after the version.
+    if bytes.starts_with(b"\0asm\x01\0\0\0") {
         return Err(NO_COMPONENT.to_owned());
     }
     let began = std::time::Instant::now();
@@ -120,11 +121,6 @@ pub(super) fn compile(host: &Host, bytes: &[u8]) -> Result<Compiled, String> {
 
 const NO_COMPONENT: &str = "it is a core module and no component; make one of it with \
     `wasm-tools component new`, or with the component tools of its language";
-
-/// Returns true for a core module in the binary format. A component differs in the layer field after the version.
-fn is_core_module(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\0asm\x01\0\0\0")
-}
 
 fn one_line(error: &wasmtime::Error) -> String {
     let text = format!("{error:#}");

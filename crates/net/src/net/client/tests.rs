@@ -6,9 +6,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::net::PinnedClient;
 use crate::net::resolve::Resolve;
 use crate::net::testing::{response, serve};
+use crate::net::{PinnedClient, with_causes};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -238,6 +238,27 @@ async fn redirects_end_and_take_no_secret_along() {
     let again = OutgoingRequest::post(url(&format!("{base}/again")), "text/plain", "body");
     let message = client.fetch(again).await.expect_err("refused").to_string();
     assert!(message.contains("not sent to another host"), "{message}");
+}
+
+#[tokio::test]
+async fn a_request_that_was_handled_before_its_redirect_failed_may_have_happened() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let there = format!("http://{}/", closed.local_addr().expect("bound"));
+    drop(closed);
+    let client = client(Guard::public().allow_loopback(), Scripted::always(&[LOCAL]));
+    for (status, method, may_have_happened) in [
+        ("303 See Other", Method::POST, true),
+        ("302 Found", Method::POST, true),
+        ("307 Temporary Redirect", Method::POST, false),
+        ("302 Found", Method::GET, false),
+    ] {
+        let head = format!("{status}\r\nlocation: {there}");
+        let (server, _) = serve(move |_| response(&head, b"")).await;
+        let request = OutgoingRequest::new(method, url(&format!("http://{server}/")));
+        let error = client.fetch(request).await.expect_err("nobody is there");
+        assert_eq!(error.may_have_happened(), may_have_happened, "{status}");
+        assert!(with_causes(&error).contains("cannot connect"), "{error:?}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -79,8 +80,7 @@ impl Link {
                 .as_ref()
                 .is_ok_and(|answer| answer.status == StatusCode::BAD_REQUEST);
             if is_bad && was_open && self.has_lost_session(&shared).await {
-                shared.close(&ClientError::Gone(FORGOTTEN.to_owned()));
-                return;
+                return self.is_forgotten(&shared);
             }
             match answer {
                 Ok(answer) if answer.status.is_success() => {
@@ -104,9 +104,7 @@ impl Link {
                 // The server was restarted and has lost the session. Servers without such a stream respond alike, so
                 // this counts only after it was open.
                 Ok(answer) if answer.status == StatusCode::NOT_FOUND && was_open => {
-                    // Requests in progress may have been executed.
-                    shared.close(&ClientError::Gone(FORGOTTEN.to_owned()));
-                    return;
+                    return self.is_forgotten(&shared);
                 }
                 // The server does not support the stream. Other errors may be temporary, such as 401 and 429.
                 Ok(answer) if matches!(answer.status.as_u16(), 404 | 405 | 501) => return,
@@ -123,6 +121,12 @@ impl Link {
             };
             tokio::time::sleep(pause.min(pause_max)).await;
         }
+    }
+
+    /// Closes the connection, because the server has lost the session. Requests in progress may have been executed.
+    fn is_forgotten(&self, shared: &Shared) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        shared.close(&ClientError::Gone(FORGOTTEN.to_owned()));
     }
 
     /// Returns true if the server has lost the session, and reports that by status 400. The specification demands 404,

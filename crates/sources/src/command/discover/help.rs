@@ -2,7 +2,7 @@
 
 mod options;
 pub(super) use options::Flag;
-use options::{Spoken, flag, positionals, values};
+use options::{Spoken, flag, positionals, possible_values, values};
 
 /// Parsed help text.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(super) struct Help {
     pub(super) commands: Vec<Command>,
     pub(super) options: Vec<Flag>,
     pub(super) positionals: Vec<Positional>,
+    /// Names and descriptions of the positional arguments that the text lists.
+    described: Vec<(String, String)>,
     /// True if the text is a manual page.
     pub(super) is_manual: bool,
     /// True if the usage has further forms, which were not read.
@@ -35,6 +37,7 @@ pub(super) struct Positional {
     pub(super) name: String,
     pub(super) is_required: bool,
     pub(super) choices: Vec<String>,
+    pub(super) about: String,
 }
 
 /// Maximum number of lines. No help text for people is longer.
@@ -50,6 +53,8 @@ enum Section {
     Usage,
     /// Positional arguments of argparse, one of which can be the subcommands.
     Positionals,
+    /// Positional arguments alone.
+    Arguments,
     Commands,
     Options,
     Other,
@@ -101,8 +106,7 @@ impl Help {
             let is_form = begins_anew(trimmed, words);
             if section == Section::Usage && (indent > 0 || is_form) {
                 if usage.is_empty() || !begins_anew(trimmed, words) && !help.has_more_forms {
-                    usage.push(' ');
-                    usage.push_str(trimmed);
+                    usage.extend([" ", trimmed]);
                 } else {
                     help.has_more_forms = true;
                 }
@@ -110,8 +114,7 @@ impl Help {
             }
             // npm lists all options in brackets first, and then each with its description.
             if section == Section::Options && trimmed.starts_with('[') {
-                synopsis.push(' ');
-                synopsis.push_str(trimmed);
+                synopsis.extend([" ", trimmed]);
                 continue;
             }
             if indent == 0 && !trimmed.starts_with('-') {
@@ -132,28 +135,31 @@ impl Help {
                 entry = help.add(trimmed).then_some((indent, Last::Flag));
                 continue;
             }
-            match entry {
-                Some((at, last)) if at < indent => {
-                    help.continued(last, trimmed);
-                    continue;
-                }
-                _ => {}
+            let is_of_positional =
+                section == Section::Positionals && positional.is_some_and(|at| indent == at + 2);
+            if let Some((at, last)) = entry
+                && at < indent
+                && !is_of_positional
+            {
+                help.continued(last, trimmed);
+                continue;
             }
-            let is_command = match section {
-                Section::Positionals => is_below(&mut positional, indent),
-                Section::Commands => true,
+            let added = match section {
+                Section::Positionals | Section::Arguments if !is_of_positional => {
+                    positional = Some(indent);
+                    help.add_described(trimmed).then_some(Last::Positional)
+                }
+                Section::Positionals | Section::Commands => {
+                    help.add_command(trimmed).then_some(Last::Command)
+                }
                 _ => continue,
             };
-            entry = (is_command && help.add_command(trimmed)).then_some((indent, Last::Command));
+            entry = added.map(|last| (indent, last));
         }
         help.end(&format!("{usage} {synopsis}"));
         about.truncate(3);
         help.about = about.join(" ").chars().take(ABOUT_CHARACTERS).collect();
-        help.positionals = positionals(&usage, words);
-        // argparse also lists the subcommands in the usage.
-        if !help.commands.is_empty() {
-            help.positionals.clear();
-        }
+        help.take_positionals(&usage, words);
         help
     }
 
@@ -178,6 +184,41 @@ impl Help {
         is_added
     }
 
+    /// Adds the description of a positional argument. Returns true if more lines of it may follow.
+    fn add_described(&mut self, line: &str) -> bool {
+        let (name, about) = line.split_once("  ").unwrap_or((line, ""));
+        let name = name.trim_matches(['<', '>', '[', ']', '{', '}', '.', ' ']);
+        let about = about.trim().chars().take(ABOUT_CHARACTERS).collect();
+        let has_room = self.described.len() < ENTRIES_MAX;
+        if has_room {
+            self.described.push((name.to_owned(), about));
+        }
+        has_room
+    }
+
+    /// Takes the positional arguments of the usage, with their descriptions.
+    fn take_positionals(&mut self, usage: &str, words: &[&str]) {
+        // argparse also lists the subcommands in the usage.
+        if !self.commands.is_empty() {
+            return;
+        }
+        self.positionals = positionals(usage, words);
+        for positional in &mut self.positionals {
+            let choices = positional.choices.join(",");
+            let mut described = self.described.iter();
+            let found = described.find(|(name, _)| {
+                name.eq_ignore_ascii_case(&positional.name)
+                    || !choices.is_empty() && *name == choices
+            });
+            if let Some((_, about)) = found {
+                positional.about.clone_from(about);
+            }
+            if positional.choices.is_empty() {
+                positional.choices = possible_values(&positional.about);
+            }
+        }
+    }
+
     /// Parses a manual page: the description from its name section, arguments from its synopsis, and its options.
     fn read_manual(text: &str, words: &[&str]) -> Self {
         let mut help = Self {
@@ -186,7 +227,7 @@ impl Help {
         };
         let mut section = "";
         let mut usage = String::new();
-        // Indents of the section's content and of the current option.
+        // Indents of the section's content and of the current entry.
         let mut least = 0;
         let mut entry = None;
         let mut is_first_paragraph = false;
@@ -220,23 +261,29 @@ impl Help {
                     }
                     help.has_usage = true;
                     if !help.has_more_forms {
-                        usage.push(' ');
-                        usage.push_str(trimmed);
+                        usage.extend([" ", trimmed]);
                     }
                 }
                 section if section.ends_with("OPTIONS") => {
-                    if indent == least && trimmed.starts_with('-') {
-                        is_first_paragraph = help.add(trimmed);
-                        entry = is_first_paragraph.then_some(indent);
-                    } else if entry.is_some_and(|at| at < indent) && is_first_paragraph {
-                        help.continued(Last::Flag, trimmed);
+                    if indent == least && trimmed.starts_with(['-', '<']) {
+                        let (is_added, last) = match trimmed.starts_with('-') {
+                            true => (help.add(trimmed), Last::Flag),
+                            false => (help.add_described(trimmed), Last::Positional),
+                        };
+                        is_first_paragraph = is_added;
+                        entry = is_added.then_some((indent, last));
+                    } else if let Some((at, last)) = entry
+                        && at < indent
+                        && is_first_paragraph
+                    {
+                        help.continued(last, trimmed);
                     }
                 }
                 _ => {}
             }
         }
         help.end(&usage);
-        help.positionals = positionals(&usage, words);
+        help.take_positionals(&usage, words);
         help
     }
 
@@ -279,6 +326,7 @@ impl Help {
         let about = match last {
             Last::Flag => self.options.last_mut().map(|flag| &mut flag.about),
             Last::Command => self.commands.last_mut().map(|command| &mut command.about),
+            Last::Positional => self.described.last_mut().map(|(_, about)| about),
         };
         if let Some(about) = about
             && about.len() < ABOUT_CHARACTERS
@@ -295,6 +343,7 @@ impl Help {
 enum Last {
     Flag,
     Command,
+    Positional,
 }
 
 /// Removes bold markup: terminal escape sequences, and the overstruck letters of manual pages.
@@ -363,15 +412,6 @@ fn is_error(line: &str, words: &[&str]) -> bool {
     rest.is_some_and(|rest| rest.starts_with(':') && rest.to_lowercase().contains("error"))
 }
 
-/// Returns true if a line stands below the last positional argument. Otherwise it is the next one.
-fn is_below(positional: &mut Option<usize>, indent: usize) -> bool {
-    let is_below = positional.is_some_and(|at| indent == at + 2);
-    if !is_below {
-        *positional = Some(indent);
-    }
-    is_below
-}
-
 /// Returns the section of an indented line below a usage. curl and wrk list their options there without an empty line.
 fn below_usage(line: &str) -> Section {
     if line.ends_with(':') && !line.contains(' ') {
@@ -393,6 +433,8 @@ fn heading(line: &str, now: Section) -> Section {
             Section::Commands
         } else if named("option") || named("flag") {
             Section::Options
+        } else if lower.starts_with("arg") {
+            Section::Arguments
         } else {
             Section::Other
         };
@@ -476,9 +518,23 @@ mod tests {
         let positionals: Vec<_> = help
             .positionals
             .iter()
-            .map(|one| (&*one.name, one.is_required))
+            .map(|one| (&*one.name, one.is_required, &*one.about))
             .collect();
-        assert_eq!(positionals, [("HARBOUR", true), ("CREW", false)]);
+        assert_eq!(
+            positionals,
+            [("HARBOUR", true, "Where to"), ("CREW", false, "Who")]
+        );
+        let help = Help::read(
+            "Usage: boat <MODE> <FILE>\n\nArguments:\n  <MODE>\n          How it is sent\n\n          \
+             [possible values: fast, slow]\n\n  <FILE>  What, which\n          is sent\n\nOptions:\n  -v, --verbose  More\n",
+            &["boat"],
+        );
+        let [mode, file] = &help.positionals[..] else {
+            panic!("{help:?}");
+        };
+        assert_eq!(mode.choices, ["fast", "slow"]);
+        assert!(mode.about.starts_with("How it is sent"), "{help:?}");
+        assert_eq!(file.about, "What, which is sent");
     }
 
     #[test]
@@ -629,7 +685,7 @@ mod tests {
              repository into a new directory\n\nSYNOPSIS\n       git clone [--template=<template-directory>]\n                 [-l] [-o <name>] [--] \
              <repository>\n                 [<directory>]\n\nDESCRIPTION\n       -- is not an option.\n\nOPTIONS\n       -l, --local\n           This flag \
              bypasses; specifying\n           --no-local will override it.\n\n           --shallow-submodules. Not here.\n\n       --template\n           A \
-             folder\n\n       -o, --origin=<name>\n           A name\n\nSEE ALSO\n       -x\n\nGit 2.54.0                   06/01/2026                GIT-CLONE(1)\n";
+             folder\n\n       -o, --origin=<name>\n           A name\n\n       <repository>\n           From\n           where\n\nSEE ALSO\n       -x\n\nGit 2.54.0                   06/01/2026                GIT-CLONE(1)\n";
         let help = Help::read(text, &["git", "clone"]);
         assert!(help.is_manual);
         assert_eq!(help.about, "Clone a repository into a new directory");
@@ -645,10 +701,10 @@ mod tests {
         let positionals = help
             .positionals
             .iter()
-            .map(|one| (&*one.name, one.is_required));
+            .map(|one| (&*one.name, one.is_required, &*one.about));
         assert_eq!(
             positionals.collect::<Vec<_>>(),
-            [("repository", true), ("directory", false)]
+            [("repository", true, "From where"), ("directory", false, "")]
         );
     }
 
@@ -665,10 +721,14 @@ mod tests {
         let positionals = help
             .positionals
             .iter()
-            .map(|one| (&*one.name, one.is_required));
+            .map(|one| (&*one.name, one.is_required, &*one.about));
         assert_eq!(
             positionals.collect::<Vec<_>>(),
-            [("file", true), ("out", false), ("choice", true)]
+            [
+                ("file", true, "the input file"),
+                ("out", false, "the output file"),
+                ("choice", true, "the format, which is written"),
+            ]
         );
         assert_eq!(option(&help, "--count").value.as_deref(), Some("COUNT"));
         let help = Help::read(

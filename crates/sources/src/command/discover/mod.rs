@@ -252,7 +252,8 @@ impl Search<'_> {
                     true => std::mem::take(&mut help.about),
                     false => String::new(),
                 };
-                help = Help { about, ..short };
+                help = short;
+                help.about = about;
             }
         }
         // Some programs report other errors before they read their options.
@@ -468,7 +469,11 @@ fn positional_argument(positional: &Positional) -> Value {
     if !positional.choices.is_empty() {
         argument.insert("enum".to_owned(), json!(positional.choices));
     }
-    argument.insert("description".to_owned(), positional.name.clone().into());
+    let description = match &*positional.about {
+        "" => &positional.name,
+        about => about,
+    };
+    argument.insert("description".to_owned(), description.into());
     if !positional.is_required {
         argument.insert("optional".to_owned(), true.into());
     }

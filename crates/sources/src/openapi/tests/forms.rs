@@ -130,3 +130,26 @@ async fn a_field_of_json_is_json_whatever_the_parameters_of_its_type() {
         assert!(request.ends_with("a=%7B%22b%22%3A1%7D"), "{request}");
     }
 }
+
+#[tokio::test]
+async fn base64_in_a_part_of_multipart_is_bytes_that_are_sent_as_it() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let encoded = json!({"type": "string", "contentEncoding": "base64"});
+    let schema = json!({"type": "object", "properties": {
+        "old": {"type": "string", "format": "byte"},
+        "new": encoded,
+        "list": {"type": "array", "items": encoded},
+    }});
+    let collector = with_form(&schema, &format!("http://{server}"));
+    let body = json!({"body": {"old": "YQ==", "new": "Yg==", "list": ["Yw=="]}});
+    let request = request_of(&collector, &seen, "a", body).await;
+    let bytes = "Content-Type: application/octet-stream\r\n";
+    let encoding = "Content-Transfer-Encoding: base64\r\n";
+    for part in [
+        format!("name=\"old\"\r\n{bytes}\r\nYQ==\r\n"),
+        format!("name=\"new\"\r\n{bytes}{encoding}\r\nYg==\r\n"),
+        format!("name=\"list\"\r\n{bytes}{encoding}\r\nYw==\r\n"),
+    ] {
+        assert!(request.contains(&part), "{part}: {request}");
+    }
+}

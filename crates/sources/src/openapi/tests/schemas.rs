@@ -181,6 +181,19 @@ fn closed_parts_and_base_schemas_allow_the_properties_of_others() {
 }
 
 #[test]
+fn a_default_beside_a_reference_matches_its_target() {
+    let mut document = operations(&json!({"type": "object", "properties": {
+        "a": {"$ref": "#/components/schemas/Color", "default": "rd"},
+        "b": {"$ref": "#/components/schemas/Color", "default": "red"},
+    }}));
+    document["components"]["schemas"] = json!({"Color": {"type": "string", "enum": ["red"]}});
+    let collector = import_with(document, json!({}));
+    let properties = &schema_of(&collector, "add")["properties"]["body"]["properties"];
+    assert_eq!(properties["a"], json!({"$ref": "#/$defs/Color"}));
+    assert_eq!(properties["b"]["default"], "red");
+}
+
+#[test]
 fn formats_of_numbers_are_not_passed_on() {
     let document = json!({
         "openapi": "3.1.0", "info": {"title": "a", "version": "1"}, "servers": [{"url": "https://api.example.com"}],

@@ -158,19 +158,20 @@ impl Flag {
 
     /// Reads details from the description that the form of the option does not show.
     pub(super) fn read_about(&mut self) {
-        if self.value.is_some()
-            && self.choices.is_empty()
-            && let Some((_, rest)) = self.about.split_once("[possible values: ")
-            && let Some((values, _)) = rest.split_once(']')
-        {
-            self.choices = values
-                .split(',')
-                .map(|value| value.trim().to_owned())
-                .collect();
+        if self.value.is_some() && self.choices.is_empty() {
+            self.choices = possible_values(&self.about);
         }
         let lower = self.about.to_lowercase();
         self.is_required = lower.contains("[required]") || lower.contains("(required)");
     }
+}
+
+/// Returns the values that a description of clap lists.
+pub(super) fn possible_values(about: &str) -> Vec<String> {
+    let rest = about.split_once("[possible values: ");
+    let values = rest.and_then(|(_, rest)| rest.split_once(']'));
+    let values = values.into_iter().flat_map(|(values, _)| values.split(','));
+    values.map(|value| value.trim().to_owned()).collect()
 }
 
 /// Returns the positional arguments in a usage.
@@ -212,6 +213,7 @@ pub(super) fn positionals(usage: &str, words: &[&str]) -> Vec<Positional> {
             name: name.to_owned(),
             is_required: !is_optional,
             choices: choices.map(alternatives).unwrap_or_default(),
+            about: String::new(),
         });
         if found.len() == 16 {
             break;
