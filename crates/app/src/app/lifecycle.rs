@@ -1,5 +1,6 @@
 //! Hooks and background tasks of an application, which run while it is served.
 
+use std::any::Any;
 use std::error::Error;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -79,10 +80,15 @@ impl Lifecycle {
     ///
     /// # Errors
     ///
-    /// A hook failed. The later ones and the tasks are not started.
+    /// A hook failed or panicked. The later ones and the tasks are not started.
     pub(super) async fn start(&mut self, background: &Background) -> Result<(), AppError> {
         for hook in std::mem::take(&mut self.on_start) {
-            hook().await.map_err(AppError::OnStart)?;
+            let hook = AssertUnwindSafe(async { hook().await }).catch_unwind();
+            let panicked = |panic: Box<dyn Any + Send>| {
+                let message = crate::net::panic_message(&*panic);
+                AppError::OnStart(format!("it panicked: {message}").into())
+            };
+            hook.await.map_err(panicked)?.map_err(AppError::OnStart)?;
         }
         for (name, task) in std::mem::take(&mut self.tasks) {
             background.run_until_stopped(name, OnFailure::NotReady, task);
@@ -164,6 +170,24 @@ mod tests {
         lifecycle.start(&background).await.expect("started");
         lifecycle.stop(&background, Instant::now(), HALF).await;
         assert_eq!(calls.take(), ["second", "first"]);
+    }
+
+    #[tokio::test]
+    async fn a_start_hook_that_panics_fails_the_start() {
+        let calls = Calls::default();
+        let mut lifecycle = Lifecycle::default();
+        lifecycle.on_start(|| async { assert_eq!(1, 2, "the pool is poisoned") });
+        let later = calls.clone();
+        lifecycle.on_start(move || async move { later.add("later") });
+        let stopped = calls.clone();
+        lifecycle.on_stop(move || async move { stopped.add("stop") });
+        let background = Background::new();
+        let failed = lifecycle.start(&background).await.expect_err("it panicked");
+        let failed = crate::net::with_causes(&failed);
+        assert!(failed.contains("it panicked: "), "{failed}");
+        assert!(failed.contains("the pool is poisoned"), "{failed}");
+        lifecycle.stop(&background, Instant::now(), HALF).await;
+        assert_eq!(calls.take(), ["stop"]);
     }
 
     #[tokio::test(start_paused = true)]
