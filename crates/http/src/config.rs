@@ -263,7 +263,7 @@ impl HttpConfig {
                     "http.public_url is {:?}, which is not the URL of a server",
                     without_user(url)
                 ),
-                "write it as clients do, without a user name, a query or a fragment: https://mcp.example.com",
+                "write it as clients do, without a query, a fragment or a user name: https://mcp.example.com",
             );
         }
         for host in self.allowed_hosts.iter().filter(|host| !is_host(host)) {

@@ -175,7 +175,7 @@ pub struct IssuerConfig {
 pub enum OAuthSetupError {
     /// The issuer is not a valid URL.
     #[error(
-        "{setting} is {text:?}; write an https URL without a user name, a query or a fragment, exactly as the issuer writes it (http is for this machine only)"
+        "{setting} is {text:?}; write an https URL without a query, a fragment or a user name, exactly as the issuer writes it (http is for this machine only)"
     )]
     Issuer {
         /// Name of the setting.
