@@ -1,6 +1,5 @@
 //! Hooks and background tasks of an application, which run while it is served.
 
-use std::any::Any;
 use std::error::Error;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -26,14 +25,20 @@ pub(super) struct Lifecycle {
     on_stop: Vec<LifecycleHook>,
 }
 
+/// Boxes a hook. If it panics, its result is an error.
 fn boxed<F, R>(hook: impl FnOnce() -> F + Send + 'static) -> LifecycleHook
 where
     F: Future<Output = R> + Send + 'static,
     R: TaskOutput,
 {
     Box::new(|| {
-        let running = hook();
-        Box::pin(async { running.await.into_result() })
+        let running = AssertUnwindSafe(async { hook().await.into_result() }).catch_unwind();
+        Box::pin(running.map(|done| {
+            done.unwrap_or_else(|panic| {
+                let message = crate::net::panic_message(&*panic);
+                Err(format!("it panicked: {message}").into())
+            })
+        }))
     })
 }
 
@@ -83,12 +88,7 @@ impl Lifecycle {
     /// A hook failed or panicked. The later ones and the tasks are not started.
     pub(super) async fn start(&mut self, background: &Background) -> Result<(), AppError> {
         for hook in std::mem::take(&mut self.on_start) {
-            let hook = AssertUnwindSafe(async { hook().await }).catch_unwind();
-            let panicked = |panic: Box<dyn Any + Send>| {
-                let message = crate::net::panic_message(&*panic);
-                AppError::OnStart(format!("it panicked: {message}").into())
-            };
-            hook.await.map_err(panicked)?.map_err(AppError::OnStart)?;
+            hook().await.map_err(AppError::OnStart)?;
         }
         for (name, task) in std::mem::take(&mut self.tasks) {
             background.run_until_stopped(name, OnFailure::NotReady, task);
@@ -108,16 +108,11 @@ impl Lifecycle {
         let until = deadline.max(Instant::now() + time_min);
         for hook in self.on_stop.into_iter().rev() {
             let left = until.saturating_duration_since(Instant::now());
-            let hook = AssertUnwindSafe(async { hook().await }).catch_unwind();
-            match tokio::time::timeout(left.max(HOOK_TIME_MIN), hook).await {
-                Ok(Ok(Ok(()))) => {}
-                Ok(Ok(Err(error))) => {
+            match tokio::time::timeout(left.max(HOOK_TIME_MIN), hook()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
                     let error = crate::net::with_causes(&*error);
                     tracing::error!(error, "a function of App::on_stop failed");
-                }
-                Ok(Err(panic)) => {
-                    let error = crate::net::panic_message(&*panic);
-                    tracing::error!(error, "a function of App::on_stop panicked");
                 }
                 Err(_) => tracing::warn!(
                     setting = "drain.grace_seconds",
