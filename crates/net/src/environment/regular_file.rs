@@ -17,7 +17,10 @@ pub fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 <= max {
         true => Ok(bytes),
-        false => Err(Error::other(format!("it is larger than {max} bytes"))),
+        false => {
+            let problem = format!("it is larger than {max} bytes");
+            Err(Error::new(ErrorKind::FileTooLarge, problem))
+        }
     }
 }
 
