@@ -46,7 +46,7 @@ pub(super) async fn first_answer(
 ) -> Option<CompleteResponse> {
     let asked = Ask::message(wire, &initialize("2025-11-25")).anonymous();
     let answered = wire.ask(&asked).await;
-    let may_be_tls = !wire.is_secure() && answered.as_ref().map_or(true, |seen| seen.status == 400);
+    let may_be_tls = !wire.is_secure() && !answered.as_ref().is_ok_and(|seen| seen.status != 400);
     if may_be_tls && let Some(url) = wire.at_other_scheme().await {
         report.add(
             Check(AREA, "endpoint")

@@ -182,10 +182,7 @@ impl DiagnosedServer {
         let other = if self.is_secure() { "http" } else { "https" };
         url.set_scheme(other).ok()?;
         url.set_port(Some(self.port)).ok()?;
-        let other = Self {
-            addresses: self.addresses.clone(),
-            ..Self::new(url, self.patience, Arc::clone(&self.tls))
-        };
+        let other = self.to(&url).await.ok()?;
         let seen = other.ask(&Ask::new(Method::GET, "/")).await.ok()?;
         // Many TLS servers respond to plain HTTP with this status.
         (other.is_secure() || seen.status != 400).then_some(other.url)
