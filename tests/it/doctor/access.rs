@@ -33,10 +33,11 @@ fn a_port_that_speaks_the_other_scheme_is_named_with_the_url_to_use() {
         format!("{scheme}://localhost:{}/mcp", server.address().port())
     };
     let said = doctor(&["--url", &url("https", &plain)], &[]);
-    said.assert("tls", "handshake", "failure", &[&url("http", &plain)]);
+    let right = url("http", &plain);
+    said.assert("tls", "handshake", "failure", &[&right]);
     let said = doctor(&["--url", &url("http", &secure)], &[]);
-    let parts = ["speaks TLS", &url("https", &secure)];
-    said.assert("access", "endpoint", "failure", &parts);
+    let right = url("https", &secure);
+    said.assert("access", "endpoint", "failure", &["speaks TLS", &right]);
 }
 
 /// The version in the first message of a client that speaks TLS.
