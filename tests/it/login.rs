@@ -135,7 +135,7 @@ fn an_issuer_that_is_named_with_a_slash_at_its_end_is_the_same() {
     let (done, said) = world.begin(&[]).consent(&world.site.url);
     assert!(done, "{said}");
     let world = World::new(json!({"named": "//"}));
-    let output = world.run(&["login", &world.server(), "--timeout", "1"]);
+    let output = world.run(&["login", &world.server(), "--timeout", "60"]);
     assert!(!output.status.success());
 }
 
@@ -156,7 +156,7 @@ fn what_makes_no_safe_login_is_refused_with_what_to_do() {
         (json!({"token_endpoint": null}), "token_endpoint"),
     ] {
         let world = World::new(change.clone());
-        let output = world.run(&["login", &world.server(), "--timeout", "1"]);
+        let output = world.run(&["login", &world.server(), "--timeout", "60"]);
         let said = String::from_utf8(output.stderr).expect("UTF-8");
         assert!(
             !output.status.success() && said.contains(part),
@@ -295,7 +295,7 @@ fn a_login_that_nothing_would_be_left_of_is_not_begun() {
         configuration["upstreams"] =
             json!({"up": {"url": world.server(), "auth": {"login": true}}});
         let file = world.configuration(&configuration);
-        let output = world.run(&["login", "up", "--config", &file, "--timeout", "1"]);
+        let output = world.run(&["login", "up", "--config", &file, "--timeout", "60"]);
         let said = String::from_utf8(output.stderr).expect("UTF-8");
         assert!(
             !output.status.success() && said.contains(part),

@@ -199,24 +199,42 @@ fn what_is_not_provided_is_an_error_at_start_that_names_all_of_it() {
 #[tokio::test]
 async fn an_application_that_becomes_a_part_keeps_its_state_and_takes_what_it_lacks() {
     // One tool has all its state; the other needs a clock from the application.
-    let partly = App::new()
-        .provide(Orders::of("Bern"))
-        .tool(place_order)
-        .tool(count_orders);
+    let partly = |place| {
+        let app = App::new().provide(Orders::of(place));
+        app.tool(place_order).tool(count_orders)
+    };
+    let nested = App::new()
+        .provide(Orders::of("Cork"))
+        .import("d_", partly("Bern"))
+        .import("e_", App::new().tool(place_order));
     let server = App::new()
         .import("a_", app("Rome"))
-        .import("b_", partly)
+        .import("b_", partly("Bern"))
+        .import("c_", nested)
+        .tool(place_order)
         .provide::<Arc<dyn Clock>>(Arc::new(Noon))
         .provide(Orders::of("Oslo"))
         .harness()
         .expect("all is provided");
-    for (name, place) in [("a_place_order", "Rome"), ("b_place_order", "Oslo")] {
+    for (name, place) in [
+        ("a_place_order", "Rome"),
+        ("b_place_order", "Bern"),
+        ("c_d_place_order", "Bern"),
+        ("c_e_place_order", "Cork"),
+        ("place_order", "Oslo"),
+    ] {
         let result = server
             .call(name, json!({"article": "it"}))
             .await
             .expect("a result");
-        assert!(text(&result).contains(place), "{result}");
+        let expected = format!("local ordered it in {place} at 12: 1");
+        assert_eq!(text(&result), expected, "{name}");
     }
+    let read = server.read("orders://place").await.expect("contents");
+    assert_eq!(read["contents"][0]["text"], "Rome");
+    // The tools of an imported application share its values with one another.
+    let counted = server.call("b_count_orders", json!({})).await;
+    assert_eq!(text(&counted.expect("a result")), "1");
 }
 
 /// Offers a tool that needs state, and one that does not.

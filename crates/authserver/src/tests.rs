@@ -201,6 +201,34 @@ async fn scopes_of_changed_rules_are_offered_at_once() {
     assert_eq!(document["scopes_supported"], offered);
 }
 
+#[tokio::test]
+async fn a_refresh_leaves_out_scopes_that_are_not_offered_any_more() {
+    let flow = Flow::start().await;
+    let client = flow.register().await;
+    flow.server.offer_scopes(vec!["files:write".to_owned()]);
+    let code = flow.log_in_for(&client, "files:write").await;
+    let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
+    assert_eq!(tokens["scope"], "files:write");
+    let mut refresh = tokens["refresh_token"].clone();
+    for (offered, scope) in [
+        ("other", json!(null)),
+        ("files:write", json!("files:write")),
+    ] {
+        flow.server.offer_scopes(vec![offered.to_owned()]);
+        for requested in ["", "files:write"] {
+            let fields = [
+                ("grant_type", "refresh_token"),
+                ("client_id", &*client),
+                ("refresh_token", refresh.as_str().expect("a token")),
+                ("scope", requested),
+            ];
+            let refreshed = flow.token(&fields).await.expect("tokens");
+            assert_eq!(refreshed["scope"], scope, "{offered} {requested}");
+            refresh = refreshed["refresh_token"].clone();
+        }
+    }
+}
+
 /// Authelia, Zitadel and Okta put little more than the subject into ID tokens.
 #[tokio::test]
 async fn claims_that_the_id_token_does_not_have_come_from_the_userinfo_endpoint() {

@@ -267,10 +267,7 @@ impl AuthorizationServer {
                 "the DPoP proof is not of the key that the login is bound to",
             ));
         }
-        let scopes = match parameters.get("scope") {
-            None => token.scopes.clone(),
-            Some(requested) => self.narrowed(&token.scopes, requested)?,
-        };
+        let scopes = self.refreshed_scopes(&token.scopes, parameters.get("scope"))?;
         self.check_resource(
             parameters,
             &token.resource,
@@ -319,24 +316,31 @@ impl AuthorizationServer {
     }
 
     /// Returns the granted scopes that a refresh requests, or all of them if it requests none of those. Scopes that are not
-    /// offered here are ignored, as in authorization requests.
-    fn narrowed(&self, granted: &[String], requested: &str) -> Result<Vec<String>, OAuthError> {
+    /// offered here any more are left out, and requested ones are ignored, as in authorization requests.
+    fn refreshed_scopes(
+        &self,
+        granted: &[String],
+        requested: Option<&str>,
+    ) -> Result<Vec<String>, OAuthError> {
         let offer = self.offer.load();
         let mut kept: Vec<String> = Vec::new();
-        for scope in distinct(requested) {
-            if granted.contains(&scope) {
-                kept.push(scope);
-            } else if offer.scopes.contains(&scope) {
+        for scope in distinct(requested.unwrap_or_default()) {
+            if !offer.scopes.contains(&scope) {
+                continue;
+            }
+            if !granted.contains(&scope) {
                 return Err(OAuthError::new(
                     "invalid_scope",
                     "a requested scope was not granted at the login; start a new authorization request",
                 ));
             }
+            kept.push(scope);
         }
-        match kept.is_empty() {
-            true => Ok(granted.to_vec()),
-            false => Ok(kept),
+        if kept.is_empty() {
+            let offered = granted.iter().filter(|scope| offer.scopes.contains(scope));
+            kept.extend(offered.cloned());
         }
+        Ok(kept)
     }
 
     /// Issues an access token and a refresh token.

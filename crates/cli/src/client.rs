@@ -88,12 +88,19 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
         &args.server,
         args.answer.or(at_terminal),
         async |client, view| {
-            // Servers may have tools that they do not list; arguments of these are guessed from their text.
-            let described = match written.needs_schema() || client.mirrors_arguments() {
-                true => described(client, &args.tool).await,
+            let needs_schema = written.needs_schema();
+            let described = match needs_schema || client.mirrors_arguments() {
+                true => described(client, &args.tool).await?,
                 false => Value::Null,
             };
             let arguments = written.typed(&described["inputSchema"])?;
+            // Servers may have tools that they do not list.
+            if needs_schema && described.is_null() && !arguments.values().all(Value::is_string) {
+                output::remark(&format!(
+                    "the server does not list the tool {}, so the types of the arguments are guessed; NAME:=JSON sets a value exactly",
+                    shell_word(&args.tool)
+                ));
+            }
             let arguments = Value::Object(arguments);
             let mut params = Params::new();
             if client.mirrors_arguments() && described.is_object() {
@@ -270,13 +277,14 @@ async fn ask(
 }
 
 /// Returns a tool's listed definition, or null if it is not listed.
-async fn described(client: &Client, tool: &str) -> Value {
-    let tools = client
-        .list(Method::ToolsList.as_str(), "tools")
-        .await
-        .unwrap_or_default();
+async fn described(client: &Client, tool: &str) -> Result<Value, ClientError> {
+    let tools = match client.list(Method::ToolsList.as_str(), "tools").await {
+        // The server lists no tools.
+        Err(ClientError::Rpc(_)) => Vec::new(),
+        tools => tools?,
+    };
     let mut tools = tools.into_iter();
-    tools.find(|one| one["name"] == tool).unwrap_or_default()
+    Ok(tools.find(|one| one["name"] == tool).unwrap_or_default())
 }
 
 /// Method and member of a listing, and the member of an item that names it.

@@ -12,6 +12,7 @@ use rustls::{AlertDescription, ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use url::Url;
 
+use super::client::check_no_password;
 use super::doctor::examining;
 use super::output::reachable;
 use super::run;
@@ -50,6 +51,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         let parsed = Url::parse(url).map_err(|error| {
             format!("--url is {url:?}, which is not a valid URL: {error}; write it whole, such as http://127.0.0.1:3000/readyz")
         })?;
+        check_no_password("--url", &parsed)?;
         run::trust_ca_of_variable().map_err(|error| error.to_string())?;
         return ask_elsewhere(&parsed);
     }

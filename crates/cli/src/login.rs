@@ -91,7 +91,7 @@ pub(super) struct LoginArgs {
     #[arg(long = "allow-network", value_name = "NETWORK")]
     networks: Vec<IpNet>,
 
-    /// Time for the user to log in at the browser, in seconds
+    /// Time limit of the login, in seconds: for the requests, and for the user to log in at the browser
     #[arg(
         long,
         value_name = "SECONDS",

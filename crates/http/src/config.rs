@@ -12,7 +12,7 @@ use super::host::is_host;
 use super::server_card::ServerCardConfig;
 use super::tls::TlsConfig;
 use crate::auth::PublicUrl;
-use crate::environment::Conflicts;
+use crate::environment::{Conflicts, without_user};
 use crate::net::TrustedProxies;
 
 /// Listening and serving over HTTP.
@@ -259,8 +259,11 @@ impl HttpConfig {
             && PublicUrl::parse(url).is_none()
         {
             conflicts.add(
-                format!("http.public_url is {url:?}, which is not the URL of a server"),
-                "write it as clients do, without a query or a fragment: https://mcp.example.com",
+                format!(
+                    "http.public_url is {:?}, which is not the URL of a server",
+                    without_user(url)
+                ),
+                "write it as clients do, without a query, a fragment or a user name: https://mcp.example.com",
             );
         }
         for host in self.allowed_hosts.iter().filter(|host| !is_host(host)) {

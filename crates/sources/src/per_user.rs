@@ -36,8 +36,7 @@ use super::login::{Issuer, Registrations, end_login};
 use super::tokens::{Grant, Name, Tokens, is_same_issuer};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
-use crate::environment::Secret;
-use crate::environment::unix_seconds;
+use crate::environment::{Secret, unix_seconds, without_user};
 use crate::net::Guard;
 
 /// Each user's own login at the API. A user without a login is asked for one with a link.
@@ -159,7 +158,7 @@ impl UserLogins {
                 continue;
             };
             let Ok(url) = Url::parse(text) else {
-                return wrong(setting, &format!("{text:?} is not a URL"));
+                return wrong(setting, &format!("{:?} is not a URL", without_user(text)));
             };
             if let Err(error) = Guard::public().trust(&url).check_url(&url) {
                 return wrong(setting, &error.to_string());

@@ -26,6 +26,20 @@ fn certificates_are_looked_at_as_clients_do() {
     said.assert("tls", "old versions", "ok", &["rejected"]);
 }
 
+#[test]
+fn a_port_that_speaks_the_other_scheme_is_named_with_the_url_to_use() {
+    let (plain, secure) = (demo().start(), demo().tls().start());
+    let url = |scheme: &str, server: &Running| {
+        format!("{scheme}://localhost:{}/mcp", server.address().port())
+    };
+    let said = doctor(&["--url", &url("https", &plain)], &[]);
+    let right = url("http", &plain);
+    said.assert("tls", "handshake", "failure", &[&right]);
+    let said = doctor(&["--url", &url("http", &secure)], &[]);
+    let right = url("https", &secure);
+    said.assert("access", "endpoint", "failure", &["speaks TLS", &right]);
+}
+
 /// The version in the first message of a client that speaks TLS.
 fn hello_version(stream: &TcpStream) -> Option<[u8; 2]> {
     let mut said = [0; 11];

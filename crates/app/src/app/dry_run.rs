@@ -30,15 +30,21 @@ pub(super) fn without_new_files(config: &mut Config) -> Result<(), AppError> {
 /// Removes the file of the audit log if it does not exist, after checking that it could be created.
 pub(super) fn without_new_file(audit: &mut AuditConfig) -> Result<(), AuditError> {
     if let Some(path) = audit.file.take_if(|path| !path.exists()) {
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        check_creation(folder.unwrap_or(Path::new(".")))
-            .map_err(|source| AuditError::Open { path, source })?;
+        if let Err(source) = check_folder_of(&path) {
+            return Err(AuditError::Open { path, source });
+        }
+        note_creation("audit.file", &path);
         // Nothing is written, but records may be required.
         audit.stderr = true;
     }
     Ok(())
+}
+
+/// Checks that a file can be created.
+pub(super) fn check_folder_of(file: &Path) -> io::Result<()> {
+    let folder = file.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    check_creation(folder.unwrap_or(Path::new(".")))
 }
 
 /// Removes the folder of artifacts if it does not exist, after checking that it could be created. Beside a bucket it is an error,
@@ -56,6 +62,7 @@ pub(super) fn without_new_folder(artifacts: &mut ArtifactConfig) -> Result<(), A
                 problem: error.to_string(),
             })
         })?;
+        note_creation("artifacts.folder", &path);
     }
     Ok(())
 }
@@ -69,6 +76,11 @@ fn check_creation(folder: &Path) -> io::Result<()> {
         created => created?,
     }
     std::fs::remove_dir(&probe)
+}
+
+/// Logs what the check leaves to the start. It may run as a user with more rights than the server has.
+fn note_creation(setting: &str, path: &Path) {
+    tracing::info!(setting, path = %path.display(), "it does not exist yet; the server creates it at its start");
 }
 
 #[cfg(all(test, feature = "cli"))]

@@ -8,6 +8,7 @@ use super::configured::ConfiguredParts;
 use super::error::AppError;
 use super::mounted::{Mounted, MountedItems};
 use super::origins::SettingOrigins;
+use super::provide::{OwnItem, items};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, Skill, SourceItems, Tool,
 };
@@ -22,9 +23,9 @@ use crate::telemetry::Metrics;
 #[derive(Clone, Default)]
 pub(super) struct AppItems {
     pub(super) identity: Identity,
-    pub(super) tools: Vec<Arc<dyn Tool>>,
-    pub(super) resources: Vec<AnyResource>,
-    pub(super) prompts: Vec<Arc<dyn Prompt>>,
+    pub(super) tools: Vec<OwnItem<Arc<dyn Tool>>>,
+    pub(super) resources: Vec<OwnItem<AnyResource>>,
+    pub(super) prompts: Vec<OwnItem<Arc<dyn Prompt>>>,
     pub(super) skills: Vec<Skill>,
     /// Values that tools, resources and prompts share.
     pub(super) provided: Provided,
@@ -172,21 +173,27 @@ impl AppItems {
 
     /// Builds a catalog of the tools, resources and prompts from code.
     fn catalog_of_code(&self) -> Result<Catalog, AppError> {
-        Ok(Catalog::new(self.tools.clone())?
-            .with_resources(self.resources.clone())?
-            .with_prompts(self.prompts.clone())?)
+        Ok(Catalog::new(items(&self.tools))?
+            .with_resources(items(&self.resources))?
+            .with_prompts(items(&self.prompts))?)
     }
 
-    /// Adds the items of another application, with a prefix.
-    pub(super) fn import(&mut self, prefix: &str, mut other: Self) {
-        other.bind_own();
+    /// Adds the items of another application, with a prefix. They keep its values, and take those that it lacks from this one.
+    pub(super) fn import(&mut self, prefix: &str, other: Self) {
+        let (tools, of_tools): (Vec<_>, Vec<_>) = other.tools.into_iter().unzip();
+        let (prompts, of_prompts): (Vec<_>, Vec<_>) = other.prompts.into_iter().unzip();
         let mut offered = SourceItems::default();
-        offered.tools = other.tools;
-        offered.prompts = other.prompts;
+        (offered.tools, offered.prompts) = (tools, prompts);
         let offered = offered.prefixed(prefix);
-        self.tools.extend(offered.tools);
-        self.prompts.extend(offered.prompts);
-        self.resources.extend(other.resources);
+        let with = |own: Provided| own.or(&other.provided);
+        let of_tools = of_tools.into_iter().map(with);
+        self.tools.extend(offered.tools.into_iter().zip(of_tools));
+        let of_prompts = of_prompts.into_iter().map(with);
+        self.prompts
+            .extend(offered.prompts.into_iter().zip(of_prompts));
+        let resources = other.resources.into_iter();
+        self.resources
+            .extend(resources.map(|(item, own)| (item, with(own))));
         self.skills.extend(other.skills);
         self.extensions.extend(other.extensions);
         for mounted in other.mounted {

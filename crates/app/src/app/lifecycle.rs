@@ -25,14 +25,20 @@ pub(super) struct Lifecycle {
     on_stop: Vec<LifecycleHook>,
 }
 
+/// Boxes a hook. If it panics, its result is an error.
 fn boxed<F, R>(hook: impl FnOnce() -> F + Send + 'static) -> LifecycleHook
 where
     F: Future<Output = R> + Send + 'static,
     R: TaskOutput,
 {
     Box::new(|| {
-        let running = hook();
-        Box::pin(async { running.await.into_result() })
+        let running = AssertUnwindSafe(async { hook().await.into_result() }).catch_unwind();
+        Box::pin(running.map(|done| {
+            done.unwrap_or_else(|panic| {
+                let message = crate::net::panic_message(&*panic);
+                Err(format!("it panicked: {message}").into())
+            })
+        }))
     })
 }
 
@@ -79,7 +85,7 @@ impl Lifecycle {
     ///
     /// # Errors
     ///
-    /// A hook failed. The later ones and the tasks are not started.
+    /// A hook failed or panicked. The later ones and the tasks are not started.
     pub(super) async fn start(&mut self, background: &Background) -> Result<(), AppError> {
         for hook in std::mem::take(&mut self.on_start) {
             hook().await.map_err(AppError::OnStart)?;
@@ -102,16 +108,11 @@ impl Lifecycle {
         let until = deadline.max(Instant::now() + time_min);
         for hook in self.on_stop.into_iter().rev() {
             let left = until.saturating_duration_since(Instant::now());
-            let hook = AssertUnwindSafe(async { hook().await }).catch_unwind();
-            match tokio::time::timeout(left.max(HOOK_TIME_MIN), hook).await {
-                Ok(Ok(Ok(()))) => {}
-                Ok(Ok(Err(error))) => {
+            match tokio::time::timeout(left.max(HOOK_TIME_MIN), hook()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
                     let error = crate::net::with_causes(&*error);
                     tracing::error!(error, "a function of App::on_stop failed");
-                }
-                Ok(Err(panic)) => {
-                    let error = crate::net::panic_message(&*panic);
-                    tracing::error!(error, "a function of App::on_stop panicked");
                 }
                 Err(_) => tracing::warn!(
                     setting = "drain.grace_seconds",
@@ -164,6 +165,24 @@ mod tests {
         lifecycle.start(&background).await.expect("started");
         lifecycle.stop(&background, Instant::now(), HALF).await;
         assert_eq!(calls.take(), ["second", "first"]);
+    }
+
+    #[tokio::test]
+    async fn a_start_hook_that_panics_fails_the_start() {
+        let calls = Calls::default();
+        let mut lifecycle = Lifecycle::default();
+        lifecycle.on_start(|| async { assert_eq!(1, 2, "the pool is poisoned") });
+        let later = calls.clone();
+        lifecycle.on_start(move || async move { later.add("later") });
+        let stopped = calls.clone();
+        lifecycle.on_stop(move || async move { stopped.add("stop") });
+        let background = Background::new();
+        let failed = lifecycle.start(&background).await.expect_err("it panicked");
+        let failed = crate::net::with_causes(&failed);
+        assert!(failed.contains("it panicked: "), "{failed}");
+        assert!(failed.contains("the pool is poisoned"), "{failed}");
+        lifecycle.stop(&background, Instant::now(), HALF).await;
+        assert_eq!(calls.take(), ["stop"]);
     }
 
     #[tokio::test(start_paused = true)]

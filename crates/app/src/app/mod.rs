@@ -67,6 +67,7 @@ use lifecycle::Lifecycle;
 #[cfg(feature = "cli")]
 pub use offering::Offering;
 pub use policy::PolicyTester;
+use provide::own;
 pub use serve::BoundServer;
 #[cfg(feature = "cli")]
 pub use signals::{Signals, stop_signal, survive_hangups};
@@ -160,14 +161,14 @@ impl App {
     /// Adds a tool: a function with `#[tool]`, or anything else that is a [`Tool`].
     #[must_use]
     pub fn tool(mut self, tool: impl IntoTool) -> Self {
-        self.offers.tools.push(tool.into_tool());
+        self.offers.tools.push(own(tool.into_tool()));
         self
     }
 
     /// Adds several tools.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        self.offers.tools.extend(tools);
+        self.offers.tools.extend(tools.into_iter().map(own));
         self
     }
 
@@ -195,9 +196,13 @@ impl App {
     #[must_use]
     pub fn toolset(mut self, toolset: impl Toolset) -> Self {
         let offered = Arc::new(toolset).offered();
-        self.offers.tools.extend(offered.tools);
-        self.offers.resources.extend(offered.resources);
-        self.offers.prompts.extend(offered.prompts);
+        self.offers.tools.extend(offered.tools.into_iter().map(own));
+        self.offers
+            .resources
+            .extend(offered.resources.into_iter().map(own));
+        self.offers
+            .prompts
+            .extend(offered.prompts.into_iter().map(own));
         self
     }
 
@@ -242,7 +247,7 @@ impl App {
     /// [`Resource`](crate::catalog::Resource).
     #[must_use]
     pub fn resource(mut self, resource: impl IntoResource) -> Self {
-        self.offers.resources.push(resource.into_resource());
+        self.offers.resources.push(own(resource.into_resource()));
         self
     }
 
@@ -255,7 +260,7 @@ impl App {
     /// Adds a prompt: a function with `#[prompt]`, or anything else that is a [`Prompt`](crate::catalog::Prompt).
     #[must_use]
     pub fn prompt(mut self, prompt: impl IntoPrompt) -> Self {
-        self.offers.prompts.push(prompt.into_prompt());
+        self.offers.prompts.push(own(prompt.into_prompt()));
         self
     }
 
@@ -358,8 +363,9 @@ impl App {
     }
 
     /// Adds the items of another application: tools and prompts under names with a prefix, resources under their own URIs,
-    /// sources, skills and extensions, with its hooks and background tasks. Its settings, stores, authentication methods,
-    /// layers, routes, endpoints and methods are not added.
+    /// sources, skills and extensions, with its hooks and background tasks. They keep the values of its
+    /// [`provide`](Self::provide); a value that it lacks is taken from this application. Its settings, stores, authentication
+    /// methods, layers, routes, endpoints and methods are not added.
     ///
     /// ```
     /// use longshore::{App, tool};
@@ -486,7 +492,7 @@ impl App {
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools = self.offers.tools.iter();
-        let tools: Vec<_> = tools.map(|tool| tool.definition().name()).collect();
+        let tools: Vec<_> = tools.map(|(tool, _)| tool.definition().name()).collect();
         f.debug_struct("App")
             .field("tools", &tools)
             .finish_non_exhaustive()

@@ -45,13 +45,31 @@ impl Bind for Arc<dyn Prompt> {
     }
 }
 
-/// Binds all of them. What lacks a value stays as it is, and is handed to `missing`.
-fn bind_all<T: Bind>(all: &mut [T], provided: &Provided, mut missing: impl FnMut(&T, Unprovided)) {
-    for one in all {
-        match one.bind(provided) {
-            Ok(Some(bound)) => *one = bound,
+/// An item from code, and the values of the imported application that it is from.
+pub(super) type OwnItem<T> = (T, Provided);
+
+/// Returns an item of the application itself.
+pub(super) fn own<T>(item: T) -> OwnItem<T> {
+    (item, Provided::default())
+}
+
+pub(super) fn items<T: Clone>(all: &[OwnItem<T>]) -> impl Iterator<Item = T> {
+    all.iter().map(|(item, _)| item.clone())
+}
+
+/// Binds items, and adds to `missing` what they lack.
+fn bind_all<T: Bind>(all: &mut [OwnItem<T>], provided: &Provided, missing: &mut Vec<String>) {
+    for (item, own) in all {
+        match item.bind(&own.clone().or(provided)) {
+            Ok(Some(bound)) => *item = bound,
             Ok(None) => {}
-            Err(unprovided) => missing(one, unprovided),
+            Err(unprovided) => {
+                missing.push(format!(
+                    "{} needs `{}`",
+                    item.what(),
+                    unprovided.type_name()
+                ));
+            }
         }
     }
 }
@@ -63,25 +81,14 @@ impl AppItems {
     ///
     /// All values that are needed and were not provided.
     pub(super) fn bind(&mut self) -> Result<(), AppError> {
-        match self.bind_own() {
-            missing if missing.is_empty() => Ok(()),
-            missing => Err(AppError::Unprovided(missing)),
-        }
-    }
-
-    /// Binds as far as values are provided. Returns what is missing; an application that imports this one may provide
-    /// it.
-    pub(super) fn bind_own(&mut self) -> Vec<String> {
-        fn note<T: Bind>(missing: &mut Vec<String>) -> impl FnMut(&T, Unprovided) {
-            |one, unprovided| {
-                missing.push(format!("{} needs `{}`", one.what(), unprovided.type_name()));
-            }
-        }
         let mut missing = Vec::new();
-        bind_all(&mut self.tools, &self.provided, note(&mut missing));
-        bind_all(&mut self.resources, &self.provided, note(&mut missing));
-        bind_all(&mut self.prompts, &self.provided, note(&mut missing));
-        missing
+        bind_all(&mut self.tools, &self.provided, &mut missing);
+        bind_all(&mut self.resources, &self.provided, &mut missing);
+        bind_all(&mut self.prompts, &self.provided, &mut missing);
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(AppError::Unprovided(missing)),
+        }
     }
 }
 

@@ -91,8 +91,8 @@ impl App {
     }
 
     /// Runs a function before the first request, after the address is bound. Several run one after another, in the order in
-    /// which they were added. An error, or a signal to stop, ends the start; then the functions of [`on_stop`](Self::on_stop)
-    /// run.
+    /// which they were added. An error, a panic or a signal to stop ends the start; then the functions of
+    /// [`on_stop`](Self::on_stop) run.
     ///
     /// ```
     /// use longshore::App;
@@ -115,8 +115,8 @@ impl App {
     /// Runs a function when the server stops: after the last call, and after the tasks of [`background`](Self::background)
     /// have ended. Several run one after another, the last one first. An error or a panic is logged, and the others run.
     ///
-    /// It also runs if the start ends in a function of [`on_start`](Self::on_start), because of an error or a signal to stop.
-    /// What that function would have opened may then be missing.
+    /// It also runs if the start ends in a function of [`on_start`](Self::on_start), because of an error, a panic or a signal
+    /// to stop. What that function would have opened may then be missing.
     ///
     /// Their time is the rest of the time for calls (`drain.grace_seconds`), and at least half a second, which they share.
     ///

@@ -52,15 +52,16 @@ impl Diagnostic {
         is_secret: bool,
     ) -> Self {
         let node = tree.nearest(path);
+        let hides_value = is_secret || node.written.is_some();
         let message = if let Some(unknown) = Unknown::parse(refusal) {
-            unknown.explain(path, &node.origin)
+            unknown.explain(path, &node.origin, hides_value)
         } else if let Some(field) = refusal.strip_prefix("missing field ") {
             let owner = match path {
                 [] => String::new(),
                 _ => format!(" in {}", setting_name(path)),
             };
             format!("{} is missing{owner}", field.trim())
-        } else if is_secret || node.written.is_some() {
+        } else if hides_value {
             format!("{}: {}", setting_name(path), expectation(refusal))
         } else {
             format!("{}: {}", setting_name(path), in_words(refusal))
@@ -116,7 +117,7 @@ impl<'a> Unknown<'a> {
         known.find(|name| is_theirs && *name == "mcpServers")
     }
 
-    fn explain(&self, path: &[String], origin: &Origin) -> String {
+    fn explain(&self, path: &[String], origin: &Origin, hides_value: bool) -> String {
         let nearest = self
             .of_other_products()
             .or_else(|| nearest(self.name, &self.known));
@@ -124,6 +125,7 @@ impl<'a> Unknown<'a> {
             let there_are = format!("it can be {}", self.known.join(", "));
             let setting = setting_name(path);
             return match nearest {
+                _ if hides_value => format!("{setting} cannot have this value; {there_are}"),
                 Some(near) => format!(
                     "{setting} cannot be {:?}; did you mean {near}? {there_are}",
                     self.name

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::error::ConfigError;
 use super::value::{Content, Node, Origin};
+use crate::environment::read_text_file;
 
 #[cfg(feature = "config-files")]
 mod json;
@@ -38,12 +39,10 @@ pub(super) fn read_json(_: &str, name: &Path) -> Result<Node, ConfigError> {
 /// Reads a file by the end of its name.
 #[cfg(feature = "config-files")]
 pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
-    let text = check_kind(path)
-        .and_then(|()| read_text(path))
-        .map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+    let text = read_text(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
     let extension = path.extension().and_then(|e| e.to_str());
     let parse: fn(&str) -> Result<Node, SyntaxError> = match extension {
         Some("yaml" | "yml") => yaml::parse,
@@ -56,17 +55,6 @@ pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
         }
     };
     table(parse, &text, path)
-}
-
-/// Rejects pipes and devices. They would block, and cannot be read again for a reload.
-fn check_kind(path: &Path) -> std::io::Result<()> {
-    let file = std::fs::metadata(path)?;
-    match file.is_file() || file.is_dir() {
-        true => Ok(()),
-        false => Err(std::io::Error::other(
-            "it is a pipe or a device, which a reload cannot read; write its content to a file",
-        )),
-    }
 }
 
 /// Reads JSON that is in no file, but called like one.
@@ -104,30 +92,9 @@ fn table(
     }
 }
 
-/// A file's text without a byte order mark, if it is of a reasonable size.
+/// Returns a file's text. Pipes are rejected, because a reload could not read them again.
 pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
-    use std::io::Read as _;
-
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    file.take(FILE_MAX + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData => std::io::Error::new(
-                error.kind(),
-                "it is not text in UTF-8; save it in this encoding",
-            ),
-            _ => error,
-        })?;
-    if FILE_MAX < text.len() as u64 {
-        return Err(std::io::Error::other(format!(
-            "it has more than {FILE_MAX} bytes"
-        )));
-    }
-    if text.starts_with('\u{feff}') {
-        text.remove(0);
-    }
-    Ok(text)
+    read_text_file(path, FILE_MAX)
 }
 
 /// Turns offsets in a text into lines and columns.

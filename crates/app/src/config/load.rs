@@ -50,8 +50,16 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read).
+    /// As for [`read`](Self::read), and a file of zero bytes: it may be incomplete, and without access rules all is allowed.
     pub fn read_again(&self, probe: &Probe) -> Result<Arc<Self>, ConfigError> {
+        if let Some(file) = &self.file
+            && std::fs::metadata(file).is_ok_and(|found| found.len() == 0)
+        {
+            return Err(ConfigError::File {
+                place: file.display().to_string(),
+                message: "it is empty, as while it is written; to remove all settings, leave a comment in it".to_owned(),
+            });
+        }
         let mut flags = self.flags.clone();
         flags.proved |= self.config.auth.proves_anything();
         Self::read(&flags, probe)

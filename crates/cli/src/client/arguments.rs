@@ -236,7 +236,7 @@ impl Reader<'_> {
         if kind == "array" {
             if let [text] = texts
                 && text.trim_start().starts_with('[')
-                && let Ok(list @ Value::Array(_)) = serde_json::from_str(text)
+                && let Some(list @ Value::Array(_)) = exact(text)
             {
                 return Some(list);
             }
@@ -259,10 +259,7 @@ impl Reader<'_> {
                 .map(Value::Number),
             "boolean" => text.parse().ok().map(Value::Bool),
             "null" => (*text == "null").then_some(Value::Null),
-            "object" => match serde_json::from_str(text) {
-                Ok(object @ Value::Object(_)) => Some(object),
-                _ => None,
-            },
+            "object" => exact(text).filter(Value::is_object),
             _ => guessed(texts),
         }
     }
@@ -451,9 +448,19 @@ fn integer(text: &str) -> Option<Number> {
     is_exact.then(|| (number as i64).into())
 }
 
-/// Guesses the type of an undescribed argument.
+/// Reads JSON that says the same as its text.
+fn exact(text: &str) -> Option<Value> {
+    let value = serde_json::from_str(text).ok();
+    value.filter(|_| check_exact(text).is_ok())
+}
+
+/// Guesses the type of an undescribed argument. What would be another text as a number, such as 1.10, is a string.
 fn guessed(texts: &[&str]) -> Option<Value> {
-    let one = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let is_same = |value: &Value, text: &str| !value.is_number() || value.to_string() == text;
+    let one = |text: &str| {
+        let value = exact(text).filter(|value| is_same(value, text));
+        value.unwrap_or_else(|| Value::from(text))
+    };
     Some(match texts {
         [text] => one(text),
         texts => texts.iter().map(|text| one(text)).collect(),
@@ -581,6 +588,19 @@ mod tests {
             ),
             (json!({"properties": {"b": {}}}), &["a={}"], json!({})),
             (json!(true), &["a=1"], json!(1)),
+            (json!(true), &["a=1.5"], json!(1.5)),
+            (json!(true), &["a=1.10"], json!("1.10")),
+            (json!(true), &["a=1e3"], json!("1e3")),
+            (
+                json!(true),
+                &["a=1234567890123456789012"],
+                json!("1234567890123456789012"),
+            ),
+            (
+                json!(true),
+                &["a=[1234567890123456789012]"],
+                json!("[1234567890123456789012]"),
+            ),
             (
                 json!({"description": "Anything."}),
                 &["a=x", "a=2"],

@@ -22,7 +22,7 @@ pub(crate) fn find(
 ) -> Result<(UpstreamConfig, Option<Config>), Failure> {
     if let Some(url) = url_of(server) {
         url.parse()
-            .map_or(Ok(()), |url| check_no_password("the URL", &url))
+            .map_or(Ok(()), |url| check_url(&url))
             .map_err(AppError::Arguments)?;
         let token = token(Probe::real());
         if token.is_some() && !server.contains("://") && !is_here(&url) {
@@ -58,6 +58,19 @@ pub(crate) fn find(
     Err(of_server(
         server,
         format!("neither a URL nor the name of an upstream in the configuration ({known})"),
+    ))
+}
+
+/// Checks that a URL has no credentials, and an address to which a client can connect.
+fn check_url(url: &Url) -> Result<(), String> {
+    check_no_password("the URL", url)?;
+    let (all, here) = match url.host() {
+        Some(Host::Ipv4(ip)) if ip.is_unspecified() => ("0.0.0.0", "127.0.0.1"),
+        Some(Host::Ipv6(ip)) if ip.is_unspecified() => ("[::]", "[::1]"),
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "{all} stands for all addresses of a server; write one of them, such as {here} on its own machine"
     ))
 }
 
@@ -142,6 +155,19 @@ mod tests {
         ] {
             assert_eq!(url_of(word).as_deref(), url, "{word}");
         }
+    }
+
+    #[test]
+    fn a_client_connects_to_one_address() {
+        let check = |url: &str| check_url(&url.parse().expect("a URL"));
+        for (url, advice) in [
+            ("http://0.0.0.0:3000/mcp", "127.0.0.1"),
+            ("http://[::]/", "[::1]"),
+        ] {
+            assert!(check(url).is_err_and(|problem| problem.contains(advice)));
+        }
+        assert!(check("http://me:pw@127.0.0.1/").is_err_and(|problem| !problem.contains("pw")));
+        assert_eq!(check("http://127.0.0.1:3000/mcp"), Ok(()));
     }
 
     #[test]

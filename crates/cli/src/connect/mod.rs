@@ -6,7 +6,7 @@ mod edit;
 mod tests;
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,7 +16,7 @@ use self::clients::{Client, ServerAccess};
 use self::edit::Edit;
 use super::client::shell_word;
 use crate::app::AppError;
-use crate::environment::Probe;
+use crate::environment::{Probe, read_text_file};
 
 /// Options of `connect`.
 #[derive(Debug, Args)]
@@ -256,23 +256,10 @@ fn target_of(path: &Path) -> PathBuf {
 
 /// Reads a file; `None` when there is none.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    // Opening a pipe would block.
-    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
-        return Err(io::Error::other("it is not a regular file"));
+    match read_text_file(path, FILE_BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        text => text.map(Some),
     }
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!(
-            "it is larger than {FILE_BYTES_MAX} bytes"
-        )));
-    }
-    Ok(Some(text))
 }
 
 /// Writes a new file beside the old one and puts it into its place, so that a client never reads a part.

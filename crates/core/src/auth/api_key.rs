@@ -16,7 +16,7 @@ use super::credential_cache::{Cacheable, Epoch, FOREVER};
 use super::principal::Facts;
 use super::scopes::Implied;
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind, sha256};
-use crate::environment::SAMPLES;
+use crate::environment::{SAMPLES, read_text_file};
 use crate::net::{Mutex, with_causes};
 
 /// Maximum length of a key.
@@ -270,7 +270,7 @@ impl ApiKeys {
     fn read(&self) -> Result<Vec<Holder>, AuthSetupError> {
         let mut holders = Vec::new();
         if let Some(file) = &self.file {
-            let text = read_file(file)?;
+            let text = read(file)?;
             for (number, line) in lines(&text) {
                 holders.push(Holder::line(line).map_err(|problem| mistake(file, number, problem))?);
             }
@@ -279,7 +279,7 @@ impl ApiKeys {
             for file in files_of(folder)? {
                 let name = file.file_name().and_then(|name| name.to_str());
                 let name = name.unwrap_or_default().to_owned();
-                let text = read_file(&file)?;
+                let text = read(&file)?;
                 let mut keys = Vec::new();
                 for (number, line) in lines(&text) {
                     let key = KeyHash::parse(line);
@@ -448,25 +448,11 @@ fn mistake(path: &Path, line: usize, problem: &'static str) -> AuthSetupError {
     }
 }
 
-fn read_file(path: &Path) -> Result<String, AuthSetupError> {
-    use std::io::Read as _;
-    let failed = |source| AuthSetupError::Read {
+fn read(path: &Path) -> Result<String, AuthSetupError> {
+    read_text_file(path, FILE_MAX_BYTES).map_err(|source| AuthSetupError::Read {
         path: path.to_owned(),
         source,
-    };
-    // Limits the read itself, because the size of a special file is unknown.
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mut text = String::new();
-    let mut file = file.take(FILE_MAX_BYTES + 1);
-    file.read_to_string(&mut text).map_err(failed)?;
-    if FILE_MAX_BYTES < text.len() as u64 {
-        return Err(failed(std::io::Error::other("it has more than 1 MiB")));
-    }
-    // Some editors write a byte order mark.
-    if text.starts_with('\u{feff}') {
-        text.remove(0);
-    }
-    Ok(text)
+    })
 }
 
 /// Returns the files of a folder by name, except dot files, which Kubernetes uses to mount secrets.

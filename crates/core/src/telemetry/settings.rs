@@ -251,7 +251,7 @@ impl Reader<'_> {
                 self.doubt(
                     NAME,
                     &word,
-                    "which is not known; it is ignored, and parentbased_traceidratio used",
+                    "which is not known; it is ignored, and telemetry.sample applies",
                 );
                 otherwise
             }

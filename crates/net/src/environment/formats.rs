@@ -7,6 +7,17 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize as _, Deserializer};
 
+/// Returns the text of a URL for messages, without a user name and a password. The URL need not be valid.
+pub fn without_user(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    match url[start..].rsplit_once('@') {
+        Some((user, host)) if user.contains(':') || !user.contains('/') => {
+            format!("{}{host}", &url[..start])
+        }
+        _ => url.to_owned(),
+    }
+}
+
 /// Parses a list of strings, or one string with commas, as in environment variables.
 pub fn list<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where

@@ -16,7 +16,7 @@ use url::Url;
 use super::sign::{Keys, SignError, sign};
 use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
 use super::workload::{Workload, service_url};
-use crate::environment::{Probe, Secret};
+use crate::environment::{Probe, Secret, read_text_file};
 use crate::net::{self, BulkheadConfig, EgressConfig, FetchedResponse, OutgoingRequest};
 use crate::source::api_client::{ApiClient, ApiClientError, ClientSettings, RequestOptions};
 use crate::source::client_tls::ClientTlsConfig;
@@ -441,15 +441,7 @@ fn of_file(path: &Path, problem: &str) -> String {
 }
 
 fn read_keys(path: &Path, profile: &str) -> Result<Keys, String> {
-    use std::io::Read as _;
-    // Opening a pipe would block until it has a writer.
-    if std::fs::metadata(path).is_ok_and(|it| !it.is_file()) {
-        return Err("it is not a regular file".to_owned());
-    }
-    let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(CREDENTIALS_BYTES).read_to_string(&mut text))
-        .map_err(|error| error.to_string())?;
+    let text = read_text_file(path, CREDENTIALS_BYTES).map_err(|error| error.to_string())?;
     keys_of(&text, profile)
 }
 

@@ -15,9 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::Serializer;
 
-use crate::environment::unix_seconds;
+use crate::environment::{read_file, unix_seconds};
 use crate::seal::random_bytes;
 
+/// Maximum size of a key file, in bytes.
+const FILE_MAX_BYTES: u64 = 64 * 1024;
 /// Validity of an assertion, in seconds.
 const VALID_SECONDS: u64 = 60;
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -120,7 +122,7 @@ impl ClientKeyConfig {
         token_url: &str,
         now: u64,
     ) -> Result<String, ClientKeyError> {
-        let signer = Signer::read(&std::fs::read(&self.file)?)?;
+        let signer = self.signer()?;
         let mut header = json!({"alg": signer.algorithm(), "typ": "JWT"});
         if let Some(id) = &self.key_id {
             header["kid"] = id.as_str().into();
@@ -141,7 +143,11 @@ impl ClientKeyConfig {
 
     /// Checks that the key can be used.
     pub(super) fn check(&self) -> Result<(), ClientKeyError> {
-        Signer::read(&std::fs::read(&self.file)?).map(drop)
+        self.signer().map(drop)
+    }
+
+    fn signer(&self) -> Result<Signer, ClientKeyError> {
+        Signer::read(&read_file(&self.file, FILE_MAX_BYTES)?)
     }
 }
 

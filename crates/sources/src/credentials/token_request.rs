@@ -9,6 +9,7 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::error::{CredentialError, Rejection};
 use super::header_value::basic_value;
+use crate::environment::read_text_file;
 use crate::net::{Client, Deadlines, FetchedResponse, Guard, OutgoingRequest};
 
 /// Parses an issuer's response to a token request.
@@ -95,12 +96,7 @@ const TOKEN_BYTES: usize = 64 * 1024;
 
 /// Returns the first line of a small file.
 pub(crate) fn read_token(path: &std::path::Path) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    std::fs::File::open(path)?
-        .take(TOKEN_BYTES as u64)
-        .read_to_string(&mut text)?;
-    let text = text.trim_start_matches('\u{feff}');
+    let text = read_text_file(path, TOKEN_BYTES as u64)?;
     let token = text.lines().next().unwrap_or_default().trim();
     if token.is_empty() {
         return Err(std::io::Error::new(

@@ -43,6 +43,7 @@ pub struct LoginRequest {
     pub port: u16,
     /// Non-public networks in which the server and the issuer are allowed.
     pub networks: Vec<IpNet>,
+    /// Time limit of the login, with all requests and the time that the user needs. Storing the token comes on top.
     pub patience: Duration,
 }
 
@@ -174,31 +175,9 @@ pub async fn log_in(
     let name = Name::of_login(&request.server);
     let failed = kept_in(tokens);
     let known = tokens.load_readable(&name).await.map_err(&failed)?;
-    let callback = Callback::listen(request.port)
-        .await
-        .map_err(|source| LoginError::Listen {
-            port: request.port,
-            source,
-        })?;
-    let redirect = callback.redirect_uri();
-    let registrations = Registrations::default();
-    let PreparedLogin {
-        authorize,
-        mut grant,
-        names_itself,
-    } = prepare(request, known.as_ref(), &redirect, &registrations).await?;
-    let (verifier, state) = (secret_text(), secret_text());
-    let url = authorization_url(authorize, &grant, &redirect, &verifier, &state);
-    show(&url);
-    let redirected = timeout(request.patience, callback.wait(&state))
-        .await
-        .map_err(|_| LoginError::Timeout(request.patience.as_secs()))?
-        .map_err(|source| LoginError::Listen {
-            port: request.port,
-            source,
-        })?;
-    let code = code_of(redirected, &grant.issuer, names_itself)?;
-    redeem(&mut grant, &code, &redirect, &verifier).await?;
+    let authorized = timeout(request.patience, authorize(request, known.as_ref(), show));
+    let late = |_| LoginError::Timeout(request.patience.as_secs());
+    let grant = authorized.await.map_err(late)??;
     // A server that refreshes its token now would overwrite the new one.
     let turn = tokens.turn(&name).await.map_err(&failed)?;
     let begun = tokens.begin(&name, &grant).await;
@@ -208,6 +187,31 @@ pub async fn log_in(
         tracing::debug!(%error, "expired logins could not be removed");
     }
     Ok(StoredToken::of(&grant, true))
+}
+
+/// Obtains a grant: from the discovery of the issuer to the exchange of the code. `known` are earlier grants for the server.
+async fn authorize(
+    request: &LoginRequest,
+    known: Option<&Grants>,
+    show: impl FnOnce(&Url),
+) -> Result<Grant, LoginError> {
+    let port = request.port;
+    let unheard = |source| LoginError::Listen { port, source };
+    let callback = Callback::listen(port).await.map_err(unheard)?;
+    let redirect = callback.redirect_uri();
+    let registrations = Registrations::default();
+    let PreparedLogin {
+        authorize,
+        mut grant,
+        names_itself,
+    } = prepare(request, known, &redirect, &registrations).await?;
+    let (verifier, state) = (secret_text(), secret_text());
+    let url = authorization_url(authorize, &grant, &redirect, &verifier, &state);
+    show(&url);
+    let redirected = callback.wait(&state).await.map_err(unheard)?;
+    let code = code_of(redirected, &grant.issuer, names_itself)?;
+    redeem(&mut grant, &code, &redirect, &verifier).await?;
+    Ok(grant)
 }
 
 /// Exchanges the code for the tokens of a grant.
@@ -502,6 +506,27 @@ mod tests {
         let denied = code(back(None, Some("access_denied\u{1b}[2J")), false);
         let denied = denied.expect_err("denied").to_string();
         assert_eq!(denied, "the issuer rejected the login: access_denied[2J");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_limit_is_that_of_the_whole_login() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("an address");
+        let folder = tempfile::tempdir().expect("a folder");
+        let request = LoginRequest {
+            server: format!("http://{address}/mcp").parse().expect("a URL"),
+            tokens: Tokens::in_folder(folder.path().to_owned()),
+            client_id: None,
+            client_secret: None,
+            client_metadata: None,
+            issuer: None,
+            scopes: Vec::new(),
+            port: 0,
+            networks: Vec::new(),
+            patience: Duration::from_secs(2),
+        };
+        let done = log_in(&request, |_| ()).await.map(drop);
+        assert!(matches!(done, Err(LoginError::Timeout(2))), "{done:?}");
     }
 
     #[test]

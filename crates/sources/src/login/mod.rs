@@ -60,7 +60,7 @@ pub enum LoginError {
     Document { url: url::Url, problem: String },
     #[error("cannot listen on port {port} of this machine: {source}")]
     Listen { port: u16, source: std::io::Error },
-    #[error("the browser did not return within {0} s")]
+    #[error("the login was not completed within {0} s; try again, with more time by --timeout")]
     Timeout(u64),
     #[error("the response is from another issuer than the one that was asked; it was discarded")]
     MixedUp,

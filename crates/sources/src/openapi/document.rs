@@ -1,6 +1,7 @@
 //! A parsed document with its origin, and the resolution of its references.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::bundle::{Bundled, DocumentLocation, bundle};
 use super::config::OpenApiSourceConfig;
 use super::text::placeholders;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
+use crate::environment;
 use crate::net::{Client, Deadlines, FetchError, OutgoingRequest, SystemResolver, with_causes};
 use crate::source::redact::without_query;
 use crate::telemetry;
@@ -305,23 +307,17 @@ fn from_where(path: &Path) -> String {
 }
 
 pub(super) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
-    use std::io::{Error, Read as _};
-    let mut bytes = Vec::new();
-    std::fs::metadata(path)
-        .and_then(|found| match found.is_file() {
-            true => std::fs::File::open(path),
-            // Opening a named pipe would block.
-            false => Err(Error::other("it is not a regular file")),
-        })
-        .and_then(|file| file.take(max as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|e| format!("{} cannot be read: {e}{}", path.display(), from_where(path)))?;
-    if max < bytes.len() {
-        return Err(format!(
+    environment::read_file(path, max as u64).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => format!(
             "{} is larger than {max} bytes, which openapi.document_bytes allows",
             path.display()
-        ));
-    }
-    Ok(bytes)
+        ),
+        _ => format!(
+            "{} cannot be read: {error}{}",
+            path.display(),
+            from_where(path)
+        ),
+    })
 }
 
 /// Memory limits of an import.

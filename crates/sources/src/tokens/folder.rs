@@ -1,13 +1,14 @@
 //! Token store in files. Only the owner can read them, and each is replaced atomically.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Grants, KeepError, Name};
+use crate::environment::read_file;
 use crate::net;
 use crate::seal::random_bytes;
 
@@ -30,7 +31,7 @@ impl Folder {
 
     pub(super) async fn load(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         let file = name.file(&self.0);
-        match blocking(move || read(&file)).await {
+        match blocking(move || read_file(&file, FILE_BYTES)).await {
             Ok(text) => Grants::read(&text).map(Some),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
@@ -119,12 +120,6 @@ fn make(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder)
-}
-
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(file)?.take(FILE_BYTES).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// Writes a temporary file that only the owner can read, and renames it over the target. Concurrent writers use different

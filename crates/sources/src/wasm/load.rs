@@ -1,6 +1,5 @@
 //! Loading of component files.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 use super::host::Host;
 use super::instance::State;
 use super::shape::Signature;
+use crate::environment::read_file;
 use crate::seal::sha256;
 
 /// A component, compiled and ready to be instantiated.
@@ -59,20 +59,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     if path.as_os_str().is_empty() {
         return Err("it does not exist; name the file of the component".to_owned());
     }
-    let unreadable = |e: std::io::Error| format!("it cannot be read ({e})");
-    // Opening a named pipe would block.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("it is not a file".to_owned());
-    }
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    if FILE_BYTES < bytes.len() as u64 {
-        return Err(format!("it has more than {FILE_BYTES} bytes"));
-    }
-    Ok(bytes)
+    read_file(path, FILE_BYTES).map_err(|error| format!("it cannot be read ({error})"))
 }
 
 pub(super) fn compile(host: &Host, bytes: &[u8]) -> Result<Compiled, String> {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::super::App;
-use super::super::dry_run::without_new_files;
+use super::super::dry_run::{check_folder_of, without_new_files};
 use super::super::error::AppError;
 use super::super::server_card::ServerCards;
 use super::super::supervisor::Supervisor;
 use super::super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::Assembled;
 use super::listeners::load_tls;
-use crate::config::{Config, is_public};
+use crate::config::{Config, Transport, is_public};
 use crate::harness::Harness;
 use crate::seal::KeyRing;
 use crate::telemetry::Telemetry;
@@ -55,6 +55,11 @@ impl App {
         warn_of_nobody(&config, &auth, self.has_own_methods());
         warn_of_open_secrets(&config);
         load_tls(&config)?;
+        if let Some(path) = config.http.unix_socket.clone()
+            && config.transport == Transport::Http
+        {
+            check_folder_of(&path).map_err(|source| AppError::BindFile { path, source })?;
+        }
         if is_public(&config) {
             let proved = self.authenticates(&config);
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
@@ -160,6 +165,25 @@ mod tests {
         .expect("settings");
         let checked = app("again").config(config).check(true).await;
         assert_eq!(checked.expect("valid").tools, 1);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn the_folder_of_a_unix_socket_is_checked_as_a_start_does() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let check = |path: &str| {
+            let mut config = Config::default();
+            config.http.unix_socket = Some(folder.path().join(path));
+            app("again").config(config).check(true)
+        };
+        assert!(check("mcp.sock").await.is_ok());
+        let failed = check("missing/mcp.sock").await;
+        assert!(
+            matches!(failed, Err(AppError::BindFile { .. })),
+            "{failed:?}"
+        );
+        let left = std::fs::read_dir(folder.path()).expect("a folder");
+        assert_eq!(left.count(), 0);
     }
 
     #[tokio::test]

@@ -45,7 +45,20 @@ pub(super) async fn first_answer(
     report: &mut Report,
 ) -> Option<CompleteResponse> {
     let asked = Ask::message(wire, &initialize("2025-11-25")).anonymous();
-    let seen = match wire.ask(&asked).await {
+    let answered = wire.ask(&asked).await;
+    let may_be_tls = !wire.is_secure() && !answered.as_ref().is_ok_and(|seen| seen.status != 400);
+    if may_be_tls && let Some(url) = wire.at_other_scheme().await {
+        report.add(
+            Check(AREA, "endpoint")
+                .failure(format!(
+                    "no response to plain HTTP: port {} speaks TLS",
+                    wire.port
+                ))
+                .advise(format!("use {url}")),
+        );
+        return None;
+    }
+    let seen = match answered {
         Ok(seen) => seen,
         Err(problem) => {
             report.add(

@@ -147,11 +147,13 @@ async fn is_reachable(
         return true;
     }
     if let Err(problem) = tls::examine(wire, roots, report).await {
-        report.add(
-            Check("tls", "handshake")
-                .failure(problem)
-                .advise("serve TLS 1.2 or 1.3 on this port, with a certificate"),
-        );
+        let finding = Check("tls", "handshake").failure(problem);
+        report.add(match wire.at_other_scheme().await {
+            Some(url) => finding.advise(format!(
+                "this port speaks plain HTTP: use {url}, or serve TLS on it (http.tls.certificate and http.tls.key)"
+            )),
+            None => finding.advise("serve TLS 1.2 or 1.3 on this port, with a certificate"),
+        });
         return false;
     }
     old_tls::examine(wire, report).await;

@@ -176,6 +176,18 @@ impl DiagnosedServer {
         })
     }
 
+    /// Returns the URL with the other one of `http` and `https`, if the port speaks that.
+    pub(super) async fn at_other_scheme(&self) -> Option<Url> {
+        let mut url = self.url.clone();
+        let other = if self.is_secure() { "http" } else { "https" };
+        url.set_scheme(other).ok()?;
+        url.set_port(Some(self.port)).ok()?;
+        let other = self.to(&url).await.ok()?;
+        let seen = other.ask(&Ask::new(Method::GET, "/")).await.ok()?;
+        // Many TLS servers respond to plain HTTP with this status.
+        (other.is_secure() || seen.status != 400).then_some(other.url)
+    }
+
     /// Returns the path and the query of the URL.
     pub(super) fn target(&self) -> &str {
         &self.url[Position::BeforePath..Position::AfterQuery]

@@ -8,6 +8,8 @@ use url::Url;
 use super::facade::{FacadeConfig, FacadeSetupError};
 use super::preset::Preset;
 use crate::environment::Secret;
+#[cfg(feature = "oauth")]
+use crate::environment::without_user;
 
 /// OAuth 2.1 access tokens: this server is a resource server, and other servers issue the tokens.
 ///
@@ -173,7 +175,7 @@ pub struct IssuerConfig {
 pub enum OAuthSetupError {
     /// The issuer is not a valid URL.
     #[error(
-        "{setting} is {text:?}; write an https URL without a query or a fragment, exactly as the issuer writes it (http is for this machine only)"
+        "{setting} is {text:?}; write an https URL without a query, a fragment or a user name, exactly as the issuer writes it (http is for this machine only)"
     )]
     Issuer {
         /// Name of the setting.
@@ -199,7 +201,9 @@ pub enum OAuthSetupError {
     #[error("there are more than 32 issuers")]
     TooMany,
     /// No URL.
-    #[error("{setting} is {text:?}; write a URL with https (http is for this machine only)")]
+    #[error(
+        "{setting} is {text:?}; write a URL with https and without a user name (http is for this machine only)"
+    )]
     Url {
         /// Name of the setting.
         setting: String,
@@ -344,23 +348,21 @@ impl OAuthConfig {
 pub(super) fn issuer_url(setting: &str, text: &str) -> Result<Url, OAuthSetupError> {
     let fault = || OAuthSetupError::Issuer {
         setting: setting.to_owned(),
-        text: text.to_owned(),
+        text: without_user(text),
     };
-    let url = Url::parse(text).map_err(|_| fault())?;
-    let plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
-    if is_safe(&url) && plain && url.password().is_none() {
-        Ok(url)
-    } else {
-        Err(fault())
-    }
+    let is_plain = |url: &Url| url.query().is_none() && url.fragment().is_none();
+    let url = url(setting, text).map_err(|_| fault())?;
+    Some(url).filter(is_plain).ok_or_else(fault)
 }
 
 #[cfg(feature = "oauth")]
 pub(super) fn url(setting: &str, text: &str) -> Result<Url, OAuthSetupError> {
-    let parsed = Url::parse(text).ok().filter(is_safe);
+    let is_usable =
+        |url: &Url| is_safe(url) && url.username().is_empty() && url.password().is_none();
+    let parsed = Url::parse(text).ok().filter(is_usable);
     parsed.ok_or_else(|| OAuthSetupError::Url {
         setting: setting.to_owned(),
-        text: text.to_owned(),
+        text: without_user(text),
     })
 }
 

@@ -237,7 +237,7 @@ mod built {
 
     use super::super::preset::Preset;
     use super::{FacadeConfig, FacadeSetupError};
-    use crate::environment::Secret;
+    use crate::environment::{Secret, without_user};
 
     /// Minimum length of a client's secret.
     const SECRET_MIN_BYTES: usize = 16;
@@ -340,7 +340,7 @@ mod built {
             let Some(text) = &self.provider else {
                 return Err(FacadeSetupError::NoProvider);
             };
-            let wrong = || FacadeSetupError::Provider(text.clone());
+            let wrong = || FacadeSetupError::Provider(without_user(text));
             let url = super::super::config::issuer_url("provider", text).map_err(|_| wrong())?;
             let is_github = matches!(url.host(), Some(Host::Domain("github.com")));
             let preset = Preset::of(&url);

@@ -20,6 +20,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
@@ -215,6 +216,7 @@ impl Introspection {
         (now, implied): (u64, &Arc<Implied>),
         accept: &(impl Fn(Map<String, Value>) -> Result<(Arc<Principal>, u64), AuthError> + Send),
     ) -> Introspected {
+        let began = Instant::now();
         let (until, result) = match self.ask(token).await {
             Ok(Some(claims)) => {
                 self.succeeded(&self.counts.active);
@@ -233,10 +235,9 @@ impl Introspection {
             Err(problem) => {
                 self.failed(&problem);
                 let error = "tokens cannot be checked now: their issuer does not respond";
-                (
-                    now + FAILED_SECONDS,
-                    Err(AuthError::Unavailable(error.into())),
-                )
+                // Most failures are timeouts, which are longer than that.
+                let until = now + began.elapsed().as_secs() + FAILED_SECONDS;
+                (until, Err(AuthError::Unavailable(error.into())))
             }
         };
         Introspected::new(result, token, until, Arc::clone(implied))
@@ -410,8 +411,12 @@ mod tests {
     const NOW: u64 = 1_800_000_000;
 
     fn introspection() -> Introspection {
+        introspection_at("https://id.example.com/introspect".to_owned())
+    }
+
+    fn introspection_at(url: String) -> Introspection {
         let config = IntrospectionConfig {
-            url: Some("https://id.example.com/introspect".to_owned()),
+            url: Some(url),
             client_id: "id".to_owned(),
             client_secret: Some("secret".to_owned().into()),
             ..IntrospectionConfig::default()
@@ -425,6 +430,20 @@ mod tests {
         let principal = Principal::anonymous().with_claims(claims);
         let (result, implied) = (Ok(Arc::new(principal)), Arc::clone(implied));
         Arc::new(Introspected::new(result, "token", until, implied))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_reused_for_a_while_after_its_request() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("an address");
+        let introspection = introspection_at(format!("http://{address}/"));
+        let implied = Arc::default();
+        let accept = |_| -> Result<(Arc<Principal>, u64), AuthError> { panic!("no response") };
+        let asked = introspection.introspect("token", [1; 32], (NOW, &implied), accept);
+        assert!(asked.await.result.is_err());
+        let is_cached = |now| introspection.cached(&[1; 32], now, &implied).is_some();
+        let end = NOW + DEADLINE.as_secs() + FAILED_SECONDS;
+        assert_eq!((is_cached(end - 1), is_cached(end)), (true, false));
     }
 
     #[test]

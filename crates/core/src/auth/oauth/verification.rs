@@ -291,9 +291,7 @@ impl Inner {
                         issuer: at,
                         edition: held.edition,
                         implied,
-                        until: expires
-                            .saturating_add(self.leeway)
-                            .min(now + VERIFIED_SECONDS),
+                        until: expires.min(now + VERIFIED_SECONDS),
                     }),
                 );
                 Looked::Good(principal)
@@ -303,7 +301,8 @@ impl Inner {
     }
 
     /// Checks the claims of a token with a valid signature, and builds the principal. `text` is the token. Required scopes
-    /// are checked later, when the caller is known and can be named in the audit log.
+    /// are checked later, when the caller is known and can be named in the audit log. Also returns until when the token is
+    /// accepted, in seconds of Unix time.
     fn accept(
         &self,
         issuer: &Issuer,
@@ -346,6 +345,7 @@ impl Inner {
         let name = format!("oauth:{}#{subject}", issuer.name);
         let marks = [own_name.as_str(), subject, client.unwrap_or_default()];
         let principal = Principal::of(PrincipalKind::Token, &name, &marks);
+        let expires = token.expires().saturating_add(self.leeway);
         let facts = Facts {
             subject: Some(subject.into()),
             issuer: Some(own_name.as_str().into()),
@@ -354,12 +354,11 @@ impl Inner {
             groups: groups.into_iter().map(String::into_boxed_str).collect(),
             claims: Arc::default(),
             endpoints: (!self.endpoints.is_empty()).then(|| good_for.into()),
-            expires: Some(token.expires().saturating_add(self.leeway)),
+            expires: Some(expires),
             // No other issuer exchanges a token of this server, so none may see it.
             token: (self.keeps_tokens.load(Ordering::Relaxed) && !issuer.is_local)
                 .then(|| AccessToken(text.into())),
         };
-        let expires = token.expires();
         let principal = principal.with_facts(facts).with_claims(token.into_claims());
         Ok((Arc::new(principal), expires))
     }

@@ -11,8 +11,11 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::{ClientError, trust};
+use crate::environment::read_file;
 use crate::net::reread::Reread;
 
+/// Maximum size of a file, in bytes.
+const FILE_MAX_BYTES: u64 = 1024 * 1024;
 /// Minimum interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -56,7 +59,7 @@ impl IdentityFiles {
 
 fn read([certificate, key]: &[PathBuf; 2]) -> Result<CertifiedKey, ClientError> {
     let contents = |path: &Path| {
-        std::fs::read(path).map_err(|source| ClientError::File {
+        read_file(path, FILE_MAX_BYTES).map_err(|source| ClientError::File {
             path: path.to_owned(),
             source,
         })

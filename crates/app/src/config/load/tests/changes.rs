@@ -29,6 +29,20 @@ fn changes_are_told_with_when_they_take_effect_also_those_of_secrets() {
 }
 
 #[test]
+fn a_file_that_became_empty_removes_no_settings() {
+    let (folder, flags) = file("a.yaml", "policy: {default: deny}\n");
+    let probe = Probe::of([("HOME", "/")]);
+    let before = Loaded::read(&flags, &probe).expect("valid");
+    let after = |text: &str| {
+        std::fs::write(folder.path().join("a.yaml"), text).expect("written");
+        before.read_again(&probe).map_err(|error| error.to_string())
+    };
+    assert!(after("").is_err_and(|error| error.contains("it is empty")));
+    let emptied = after("# nothing\n").expect("valid");
+    assert_eq!(before.changes(&emptied).len(), 1);
+}
+
+#[test]
 fn an_entry_of_a_map_takes_effect_when_the_map_does() {
     let probe = Probe::of([("HOME", "/")]);
     let read = |text: &str| {

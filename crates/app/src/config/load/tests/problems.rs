@@ -168,9 +168,11 @@ fn secrets_are_not_repeated() {
         ("a.yaml", "seal:\n  keys: {a: swordfish}\n"),
         ("a.yaml", "seal:\n  keys: [swordfish\n"),
         ("a.yaml", "seal: swordfish\n"),
+        ("a.yaml", "log: {format: '${KEY}'}\n"),
+        ("a.yaml", "http: {port: '${KEY}'}\n"),
     ] {
         let (_folder, flags) = file(name, text);
-        let message = load(&flags, &[]).expect_err("refused");
+        let message = load(&flags, &[("KEY", "swordfish")]).expect_err("refused");
         assert!(
             message.contains(name) && !message.contains("swordfish"),
             "{message}"

@@ -227,3 +227,26 @@ fn tokens_that_only_the_issuer_can_read_are_introspected_whatever_they_look_like
         AuthOutcome::Absent | AuthOutcome::Refused(AuthError::TooLong(_))
     ));
 }
+
+#[test]
+fn an_error_in_a_url_does_not_repeat_its_password() {
+    for text in [
+        "https://me:pa55word@id.example.com",
+        "https://me:pa55/word@id.example.com/x@y",
+        "https://pa55word@id.example.com",
+        "me:pa55word@id.example.com",
+    ] {
+        let issuer = issuer_url("auth.oauth.issuer", text).expect_err(text);
+        let keys = url("auth.oauth.jwks_url", text).expect_err(text);
+        for error in [issuer, keys] {
+            let error = format!("{error} {error:?}");
+            assert!(
+                !error.contains("pa55") && !error.contains("word@"),
+                "{error}"
+            );
+        }
+    }
+    let wrong = "http://id.example.com/a?b";
+    let error = issuer_url("auth.oauth.issuer", wrong).expect_err("http");
+    assert!(error.to_string().contains(wrong), "{error}");
+}
