@@ -174,7 +174,8 @@ impl RequestContext<'_> {
         message.wire = CountedTransport::default();
         if !opens {
             return Ok(match server.end_session(worker, &message, version) {
-                Ok(()) => Dispatched::done(without_body(StatusCode::NO_CONTENT)),
+                // Not 204, which the Python SDK before 1.10 reports as a failure.
+                Ok(()) => Dispatched::done(without_body(StatusCode::OK)),
                 Err(reply) => reply.into(),
             });
         }

@@ -4,8 +4,9 @@
 //! client reads nothing for five seconds is evicted. A message posted to another replica is forwarded to the replica
 //! with the stream, if they share state.
 //!
-//! At shutdown, and at its maximum age, a session accepts no more requests. Its stream ends after the responses to
-//! those in progress, because its client cannot resume it.
+//! At shutdown, and when its credential expires, a session accepts no more requests. Its stream ends after the responses to
+//! those in progress, because its client cannot resume it. A stream has no maximum age: clients of this transport fail, or
+//! reconnect without `initialize`.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -26,6 +28,7 @@ use super::streams::{BusMessage, EventData, EventSource, StreamEvent, StreamSlot
 use super::worker_state::WorkerState;
 use super::{handshake, notifications, stdio};
 use crate::auth::Principal;
+use crate::environment::unix_seconds;
 use crate::protocol::ErrorCode;
 use crate::protocol::message::{Malformed, Message, MessageBounds, Payload};
 use crate::seal::{random_bytes, short_digest};
@@ -60,7 +63,9 @@ impl Server {
             .all()
             .insert(id.clone(), Arc::clone(&session));
         Ok(Box::new(SseSessionStream {
-            ends_at: Instant::now() + self.streams.max_age_for(principal),
+            ends_at: principal.expires().map(|end| {
+                Instant::now() + Duration::from_secs(end.saturating_sub(unix_seconds()))
+            }),
             server: Arc::clone(self),
             id,
             session,
@@ -215,7 +220,7 @@ struct SseSessionStream {
     /// Notifications of the session, after `initialize`.
     standing: Option<Box<dyn EventSource>>,
     first: Option<StreamEvent>,
-    ends_at: Instant,
+    ends_at: Option<Instant>,
 }
 
 impl SseSessionStream {
@@ -255,7 +260,7 @@ impl EventSource for SseSessionStream {
         {
             return Poll::Ready(None);
         }
-        if is_told_to_end || self.ends_at <= Instant::now() {
+        if is_told_to_end || self.ends_at.is_some_and(|end| end <= Instant::now()) {
             self.session.close();
         }
         // Read before the queue: a response is queued before its permit is released.
@@ -274,7 +279,7 @@ impl EventSource for SseSessionStream {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        Some(self.ends_at)
+        self.ends_at
     }
 
     fn is_standing(&self) -> bool {

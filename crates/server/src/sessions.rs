@@ -175,6 +175,18 @@ impl Sessions {
         is_allowed.then(|| Arc::new(session))
     }
 
+    /// Begins a session for a client of HTTP+SSE that does not send `initialize` again after it has reconnected. Servers of the
+    /// TypeScript SDK serve these too.
+    pub(super) fn begin_without_initialize(&self, principal: &Principal, now: u64) -> Session {
+        let client = ClientDeclaration {
+            revision: Revision::V2024_11_05,
+            capabilities: ClientCapabilities::default(),
+            name: "",
+            version: "",
+        };
+        self.begin(&client, principal, now)
+    }
+
     /// Seals a session into the id that its client sends.
     pub(super) fn seal(&self, session: &Session) -> String {
         session.seal(&self.keys, &self.endpoint)

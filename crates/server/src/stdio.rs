@@ -186,8 +186,16 @@ fn handle_request(
         return dispatch::stateless_request(server, cx, of(caller));
     }
     let method = Method::parse(&request.method);
+    let begin = || {
+        let sessions = &server.sessions;
+        peer.begin_session(sessions.begin_without_initialize(principal, worker.now()))
+    };
+    let session = || {
+        peer.session()
+            .or_else(|| peer.has_sessions_only.then(begin))
+    };
     if method != Some(Method::Initialize)
-        && let Some(session) = peer.session()
+        && let Some(session) = session()
     {
         let caller = stdio_caller(server, worker, Some(&session), principal, watch);
         return dispatch::session_request(server, cx, of(caller));

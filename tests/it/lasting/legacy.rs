@@ -64,6 +64,16 @@ fn serve() -> super::Announcing {
 }
 
 #[test]
+fn a_client_that_has_reconnected_goes_on_without_initialize() {
+    let server = serve().server;
+    let mut old = Old::connect(&server, "/sse");
+    old.post(&request("tools/list", &json!({}))).accepted();
+    assert!(old.message()["result"]["tools"].is_array());
+    old.post(&request("ping", &json!({}))).accepted();
+    assert_eq!(old.message()["result"], json!({}));
+}
+
+#[test]
 fn sse24_01_the_path_for_messages_is_below_that_of_the_public_url() {
     let server = Serve::new()
         .configured(|c| {

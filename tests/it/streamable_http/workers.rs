@@ -84,7 +84,7 @@ fn a_session_is_known_to_all_workers() {
         "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
         session.id
     );
-    assert_eq!(connections[0].send(delete).receive().status, 204);
+    assert_eq!(connections[0].send(delete).receive().status, 200);
     for connection in &mut connections {
         connection.send(&call).receive().error(404, 404, "");
     }

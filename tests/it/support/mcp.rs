@@ -80,7 +80,7 @@ impl<'s> Session<'s> {
             "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
             self.id
         );
-        assert_eq!(self.server.connect().send(text).receive().status, 204);
+        assert_eq!(self.server.connect().send(text).receive().status, 200);
     }
 
     /// A request's bytes, for connections that are held in hand.
