@@ -281,6 +281,13 @@ impl Reloader {
                 generation,
                 "the changed configuration is in force"
             );
+            let has_rules = |of: &Loaded| !of.config.policy.rules.is_empty();
+            if has_rules(&self.current) && !has_rules(loaded) {
+                tracing::warn!(
+                    setting = "policy.rules",
+                    "no access rules are left; if the file was not complete yet, write the next one beside it and rename it"
+                );
+            }
         }
     }
 
