@@ -39,7 +39,7 @@ pub(super) fn describe(request: &RequestContext<'_>, headers: HeaderMap) -> Wait
             }
         }
         let document = document(&server.info(), &tools, url.as_deref());
-        rest::document(&server, share, &headers, document.to_string().into())
+        rest::document(&server, share, &headers, &document.to_string().into())
     })
 }
 

@@ -83,7 +83,7 @@ pub(super) fn respond(
             Ok(called(result.map_err(HttpError::Limited)?))
         }
         Rest::Tool => Ok(called(result)),
-        _ => document(server, share, headers, result),
+        _ => document(server, share, headers, &result),
     }
 }
 
@@ -183,10 +183,10 @@ pub(super) fn document(
     server: &Server,
     share: ShareKey,
     request: &HeaderMap,
-    json: Bytes,
+    json: &Bytes,
 ) -> Outcome {
     match server.limits.hold_response(share, json.clone()) {
-        Ok(held) => Ok(with_entity_tag(request, &json, json_text(held))),
+        Ok(held) => Ok(with_entity_tag(request, json, json_text(held))),
         Err(refused) => Err(HttpError::Limited(refused).into()),
     }
 }
