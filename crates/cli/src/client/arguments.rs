@@ -456,7 +456,10 @@ fn exact(text: &str) -> Option<Value> {
 
 /// Guesses the type of an undescribed argument. What would be another text as a number, such as 1.10, is a string.
 fn guessed(texts: &[&str]) -> Option<Value> {
-    let is_same = |value: &Value, text: &str| !value.is_number() || value.to_string() == text;
+    let is_same = |value: &Value, text: &str| {
+        let number = value.as_number();
+        number.is_none_or(|number| number.to_string() == text)
+    };
     let one = |text: &str| {
         let value = exact(text).filter(|value| is_same(value, text));
         value.unwrap_or_else(|| Value::from(text))
