@@ -343,7 +343,9 @@ fn a_resource_whose_uri_is_not_encoded_is_listed_and_read_by_the_spelling_of_its
     });
     let server = with_demo("up", legacy(&site)).start();
     let listed = result(&server, "2025-11-25", "resources/list", json!({}));
-    let uri = &listed["resources"][0]["uri"];
+    let mut resources = listed["resources"].as_array().into_iter().flatten();
+    let report = resources.find(|resource| resource["name"] == "report");
+    let uri = &report.expect("listed")["uri"];
     assert_eq!(uri, "file:///data/a%20report%20%3C1%3E.txt");
     let params = json!({ "uri": uri });
     let read = result(&server, "2025-11-25", "resources/read", params);
