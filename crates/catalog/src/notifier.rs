@@ -69,6 +69,8 @@ struct Queue {
     /// Log messages since the second in which the first of them came.
     logged: Option<(u32, Instant)>,
     dropped: Dropped,
+    /// True once the response is there.
+    is_closed: bool,
 }
 
 /// The last progress that was reported.
@@ -77,9 +79,16 @@ struct LastProgress {
     value: f64,
     /// Time of the last report that was sent.
     sent: Instant,
-    /// The newest report that followed too soon. It is sent after the pause, or before the response.
-    held: Option<Bytes>,
+    /// The newest report that followed too soon. It is sent after the pause, or before the next message or the response.
+    held: Option<HeldReport>,
     pause: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug)]
+struct HeldReport {
+    progress: f64,
+    total: Option<f64>,
+    message: String,
 }
 
 /// Number of messages dropped by each limit.
@@ -139,14 +148,47 @@ impl Notifier {
         if !progress.is_finite() || total.is_some_and(|total| !total.is_finite()) {
             return false;
         }
+        let now = Instant::now();
+        let is_end = total.is_some_and(|total| total <= progress);
         let mut queue = self.queue();
-        if queue
-            .progress
-            .as_ref()
-            .is_some_and(|last| progress <= last.value)
-        {
-            return false;
+        let is_closed = queue.is_closed;
+        match &mut queue.progress {
+            _ if is_closed => return false,
+            Some(last) if progress <= last.value => return false,
+            Some(last) if now.duration_since(last.sent) < PROGRESS_PAUSE && !is_end => {
+                last.value = progress;
+                let is_first = last.held.is_none();
+                let held = last.held.get_or_insert_with(|| HeldReport {
+                    progress,
+                    total,
+                    message: String::new(),
+                });
+                (held.progress, held.total) = (progress, total);
+                held.message.clear();
+                held.message.push_str(message);
+                // A reader that waits learns of the first one, and then of the end of the pause.
+                if is_first {
+                    queue.wake();
+                }
+                return false;
+            }
+            _ => {}
         }
+        queue.progress = Some(LastProgress {
+            value: progress,
+            sent: now,
+            held: None,
+            pause: None,
+        });
+        queue.push(
+            self.report(token, progress, total, message),
+            self.wanted.room,
+        );
+        self.spoke.store(true, Ordering::Release);
+        true
+    }
+
+    fn report(&self, token: &str, progress: f64, total: Option<f64>, message: &str) -> Bytes {
         let mut out =
             br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#
                 .to_vec();
@@ -160,28 +202,21 @@ impl Notifier {
             push_string(&mut out, message);
         }
         out.extend_from_slice(b"}}");
-        let now = Instant::now();
-        let is_end = total.is_some_and(|total| total <= progress);
-        match &mut queue.progress {
-            Some(last) if now.duration_since(last.sent) < PROGRESS_PAUSE && !is_end => {
-                last.value = progress;
-                // A reader that waits learns of the first one, and then of the end of the pause.
-                if last.held.replace(out.into()).is_none() {
-                    queue.wake();
-                }
-            }
-            _ => {
-                queue.progress = Some(LastProgress {
-                    value: progress,
-                    sent: now,
-                    held: None,
-                    pause: None,
-                });
-                queue.push(out.into(), self.wanted.room);
-            }
+        out.into()
+    }
+
+    /// Takes the report that waits for the end of its pause.
+    fn take_held(&self, queue: &mut Queue) -> Option<Bytes> {
+        let held = queue.progress.as_mut()?.held.take()?;
+        let token = self.wanted.progress_token.as_ref()?;
+        Some(self.report(token, held.progress, held.total, &held.message))
+    }
+
+    /// Queues the report that waits for the end of its pause, before a message that follows it.
+    fn release_held(&self, queue: &mut Queue) {
+        if let Some(report) = self.take_held(queue) {
+            queue.push(report, self.wanted.room);
         }
-        self.spoke.store(true, Ordering::Release);
-        true
     }
 
     /// Sends a log message, if the caller wants messages of its level (LOG-02).
@@ -210,10 +245,11 @@ impl Notifier {
             }
             _ => (0, now),
         };
-        if LOGS_PER_SECOND <= count {
+        if LOGS_PER_SECOND <= count || queue.is_closed {
             return false;
         }
         queue.logged = Some((count + 1, since));
+        self.release_held(&mut queue);
         let mut out =
             br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":""#.to_vec();
         out.extend_from_slice(level.as_str().as_bytes());
@@ -232,7 +268,10 @@ impl Notifier {
 
     /// Sends a message that must not be lost: a client request, or its cancellation. Other limits bound their number.
     pub fn send_message(&self, message: Vec<u8>) {
-        self.queue().keep(message.into());
+        let mut queue = self.queue();
+        self.release_held(&mut queue);
+        queue.keep(message.into());
+        drop(queue);
         self.spoke.store(true, Ordering::Release);
     }
 
@@ -248,17 +287,20 @@ impl Notifier {
             queue.bytes -= message.len();
             return Some(message);
         }
-        let progress = queue.progress.as_mut();
-        let due = progress.and_then(|progress| progress.poll_held(cx));
-        if due.is_none() {
-            queue.listen(cx);
+        if queue.progress.as_mut().is_some_and(|last| last.is_due(cx)) {
+            return self.take_held(&mut queue);
         }
-        due
+        queue.listen(cx);
+        None
     }
 
-    /// Returns the report of progress that waits for the end of its pause, which a response does not wait for.
-    pub fn held_progress(&self) -> Option<Bytes> {
-        self.queue().progress.as_mut()?.held.take()
+    /// Ends the messages, since the response is there: a tool that cannot be stopped may send more. Returns the report of progress
+    /// that waits for the end of its pause, unless the call was cancelled.
+    pub fn close(&self) -> Option<Bytes> {
+        let mut queue = self.queue();
+        queue.is_closed = true;
+        let held = self.take_held(&mut queue);
+        held.filter(|_| !self.is_cancelled())
     }
 
     /// Returns true if a message is queued. Otherwise `cx` is woken by the next one.
@@ -311,19 +353,21 @@ impl Notifier {
 }
 
 impl LastProgress {
-    /// Returns the report that was held, once the pause is over.
-    fn poll_held(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
-        self.held.as_ref()?;
+    /// Returns true if a report is held and its pause is over.
+    fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.held.is_none() {
+            return false;
+        }
         let over = self.sent + PROGRESS_PAUSE;
         let pause = self
             .pause
             .get_or_insert_with(|| Box::pin(sleep_until(over)));
         if pause.as_mut().poll(cx).is_pending() {
-            return None;
+            return false;
         }
         self.sent = Instant::now();
         self.pause = None;
-        self.held.take()
+        true
     }
 }
 
@@ -407,7 +451,7 @@ mod tests {
             "{}",
             said[1]
         );
-        assert_eq!(outlet.held_progress(), None, "an older report");
+        assert_eq!(outlet.close(), None, "an older report");
     }
 
     #[tokio::test(start_paused = true)]
@@ -423,10 +467,9 @@ mod tests {
             message["params"]["progress"].as_f64().expect("progress")
         };
         let begun = Instant::now();
-        for step in 1..=3 {
-            assert!(outlet.progress(f64::from(step), None, ""));
+        for step in [1.0, 2.0, 3.0, 2.5] {
+            outlet.progress(step, None, "");
         }
-        assert!(!outlet.progress(2.5, None, ""), "it has been at 3");
         assert_eq!(next().await, 1.0);
         assert_eq!(next().await, 3.0);
         assert_eq!(begun.elapsed(), PROGRESS_PAUSE);
@@ -436,9 +479,17 @@ mod tests {
         assert_eq!(later, 4.0, "the reader that waited is woken");
         assert_eq!(begun.elapsed(), 2 * PROGRESS_PAUSE);
         outlet.progress(5.0, None, "");
-        let held = outlet.held_progress().expect("a report");
-        assert!(held.ends_with(br#""progress":5}}"#), "{held:?}");
-        assert_eq!(outlet.held_progress(), None);
+        outlet.send_message(br#"{"params":{"progress":0}}"#.to_vec());
+        assert_eq!(next().await, 5.0, "it was reported before the message");
+        assert_eq!(next().await, 0.0);
+        outlet.progress(6.0, None, "");
+        let held = outlet.close().expect("a report");
+        assert!(held.ends_with(br#""progress":6}}"#), "{held:?}");
+        assert!(
+            !outlet.progress(7.0, Some(7.0), ""),
+            "the response is there"
+        );
+        assert_eq!(outlet.close(), None);
     }
 
     #[tokio::test(start_paused = true)]

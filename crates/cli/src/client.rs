@@ -93,9 +93,11 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
                 true => described(client, &args.tool).await?,
                 false => Value::Null,
             };
+            let untyped = written.untyped();
             let arguments = written.typed(&described["inputSchema"])?;
+            let is_guess = |name: &String| arguments.get(name).is_some_and(|it| !it.is_string());
             // Servers may have tools that they do not list.
-            if needs_schema && described.is_null() && !arguments.values().all(Value::is_string) {
+            if described.is_null() && untyped.iter().any(is_guess) {
                 output::remark(&format!(
                     "the server does not list the tool {}, so the types of the arguments are guessed; NAME:=JSON sets a value exactly",
                     shell_word(&args.tool)
@@ -279,8 +281,8 @@ async fn ask(
 /// Returns a tool's listed definition, or null if it is not listed.
 async fn described(client: &Client, tool: &str) -> Result<Value, ClientError> {
     let tools = match client.list(Method::ToolsList.as_str(), "tools").await {
-        // The server lists no tools.
-        Err(ClientError::Rpc(_)) => Vec::new(),
+        // The server lists no tools, or not to this caller.
+        Err(ClientError::Rpc(_) | ClientError::Status { .. }) => Vec::new(),
         tools => tools?,
     };
     let mut tools = tools.into_iter();

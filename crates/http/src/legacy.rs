@@ -9,6 +9,7 @@ use super::context::{Dispatched, RequestContext};
 use super::rejection::{HttpError, Rejection};
 use super::request_body::RequestBody;
 use super::route::MESSAGES;
+use crate::protocol::Revision;
 use crate::server::Reply;
 
 /// Handles a request of that transport.
@@ -51,7 +52,9 @@ fn open_stream(request: &RequestContext<'_>, head: &Parts) -> Result<Dispatched,
     let seen = origin.seen(&head.headers, &head.uri);
     let path = format!("{}{MESSAGES}", router.authenticator.prefix_of(seen));
     let server = &router.endpoint.server;
-    let opened = server.open_sse_session(request.principal, address, &path);
+    let version = head.headers.get("mcp-protocol-version");
+    let revision = version.and_then(|version| Revision::parse(version.to_str().ok()?));
+    let opened = server.open_sse_session(request.principal, address, &path, revision);
     Ok(opened.map_or_else(|refusal| refusal, Reply::Stream).into())
 }
 

@@ -79,8 +79,9 @@ pub(super) fn respond(
     match rest {
         // A copy does not count as unread, as the pieces did.
         Rest::Tool if is_copied => {
-            let result = server.limits.hold_response(share, result);
-            Ok(called(result.map_err(HttpError::Limited)?))
+            let held = server.limits.hold_response(share, result.clone());
+            // The call has run, and its caller would repeat it.
+            Ok(called(held.unwrap_or(result)))
         }
         Rest::Tool => Ok(called(result)),
         _ => document(server, share, headers, &result),

@@ -60,7 +60,11 @@ impl Router {
             return path;
         }
         match path.strip_prefix(&*self.prefix) {
-            Some(rest) if rest.starts_with('/') && self.serves(rest) => rest,
+            Some(rest)
+                if rest.starts_with('/') && (self.serves(rest) || self.layers.has_route(path)) =>
+            {
+                rest
+            }
             _ => path,
         }
     }

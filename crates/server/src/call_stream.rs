@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::inflight::{Inflight, StreamGuard};
 use super::reply::{JsonResponse, MaybeReady, RejectReason, Reply};
 use super::running_call::{CallOutcome, RunningCall};
@@ -23,6 +25,8 @@ pub(crate) struct CallStream {
     running: Option<Pin<Box<dyn Future<Output = Option<JsonResponse>> + Send>>>,
     context: Arc<CallContext>,
     answer: Option<JsonResponse>,
+    /// Sent before the response.
+    last_progress: Option<Bytes>,
     /// True after the response, or after the last message of a call without one.
     is_over: bool,
     watch: Option<DeferredScope>,
@@ -50,6 +54,7 @@ impl CallStream {
             running: Some(Box::pin(answer)),
             context,
             answer: None,
+            last_progress: None,
             is_over: false,
             watch: None,
             hold,
@@ -131,7 +136,7 @@ impl EventSource for CallStream {
                 return Poll::Ready(Some(StreamEvent::message(message)));
             }
             let Some(running) = &mut self.running else {
-                if let Some(message) = self.context.outlet.held_progress() {
+                if let Some(message) = self.last_progress.take() {
                     return Poll::Ready(Some(StreamEvent::message(message)));
                 }
                 self.is_over = true;
@@ -141,6 +146,7 @@ impl EventSource for CallStream {
                 // Messages sent before completion precede the response. A cancelled call has only messages.
                 Poll::Ready(answer) => {
                     self.running = None;
+                    self.last_progress = self.context.outlet.close();
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
                         let reason = answer.refusal.as_ref().map(RejectReason::reason);
                         watch.end(answer.verdict, reason, || Some(answer.to_bytes()));

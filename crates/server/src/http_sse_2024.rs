@@ -29,8 +29,8 @@ use super::worker_state::WorkerState;
 use super::{handshake, notifications, stdio};
 use crate::auth::Principal;
 use crate::environment::unix_seconds;
-use crate::protocol::ErrorCode;
 use crate::protocol::message::{Malformed, Message, MessageBounds, Payload};
+use crate::protocol::{ErrorCode, Revision};
 use crate::seal::{random_bytes, short_digest};
 use crate::telemetry::RequestOrigin;
 
@@ -40,15 +40,22 @@ const FORWARD_BYTES_MAX: usize = 30 * 1024;
 pub type ReplyTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
-    /// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01).
+    /// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01). `revision` is the one
+    /// that a client names which has reconnected, and may not send `initialize` again.
     pub fn open_sse_session(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
         address: Option<IpAddr>,
         path: &str,
+        revision: Option<Revision>,
     ) -> Result<Box<dyn EventSource>, Reply> {
         let place = self.streams.slot_for(principal, address)?;
-        let (session, messages) = SseSession::new(principal);
+        let (session, messages) = SseSession::new(
+            principal,
+            revision
+                .filter(|revision| revision.has_sessions())
+                .unwrap_or(Revision::V2024_11_05),
+        );
         let session = Arc::new(session);
         let id = SseSessionId {
             replica: self.replica,
@@ -63,8 +70,8 @@ impl Server {
             .all()
             .insert(id.clone(), Arc::clone(&session));
         Ok(Box::new(SseSessionStream {
-            ends_at: principal.expires().map(|end| {
-                Instant::now() + Duration::from_secs(end.saturating_sub(unix_seconds()))
+            ends_at: principal.expires().and_then(|end| {
+                Instant::now().checked_add(Duration::from_secs(end.saturating_sub(unix_seconds())))
             }),
             server: Arc::clone(self),
             id,

@@ -7,6 +7,7 @@ use arc_swap::ArcSwapOption;
 use http::{Extensions, HeaderMap};
 
 use crate::net::Mutex;
+use crate::protocol::Revision;
 use crate::seal::Session;
 
 /// State of the one client of a process or of an HTTP+SSE session.
@@ -16,8 +17,8 @@ pub struct StdioPeer {
     /// Held while a session begins.
     beginning: Mutex<()>,
     pub(super) listens: AtomicBool,
-    /// True for HTTP+SSE clients, which have no stateless lifecycle.
-    pub(super) has_sessions_only: bool,
+    /// For HTTP+SSE clients, which have no stateless lifecycle: the revision of one that goes on without `initialize`.
+    pub(super) assumed: Option<Revision>,
     /// Simulated HTTP request of each message, in tests.
     pub(super) http: Option<TestHttpRequest>,
 }
@@ -31,9 +32,9 @@ pub struct TestHttpRequest {
 
 impl StdioPeer {
     /// Creates the state of a client of the 2024-11-05 HTTP+SSE transport.
-    pub(super) fn for_http_sse() -> Self {
+    pub(super) fn for_http_sse(assumed: Revision) -> Self {
         Self {
-            has_sessions_only: true,
+            assumed: Some(assumed),
             ..Self::default()
         }
     }
@@ -61,6 +62,16 @@ impl StdioPeer {
         });
         self.session.store(Some(Arc::clone(&session)));
         session
+    }
+
+    /// Returns the session, which begins if there is none.
+    pub(super) fn session_or(&self, begin: impl FnOnce() -> Session) -> Arc<Session> {
+        let _one_at_a_time = self.beginning.lock();
+        self.session().unwrap_or_else(|| {
+            let session = Arc::new(begin());
+            self.session.store(Some(Arc::clone(&session)));
+            session
+        })
     }
 
     /// Returns true after `initialize`.

@@ -177,9 +177,14 @@ impl Sessions {
 
     /// Begins a session for a client of HTTP+SSE that does not send `initialize` again after it has reconnected. Servers of the
     /// TypeScript SDK serve these too.
-    pub(super) fn begin_without_initialize(&self, principal: &Principal, now: u64) -> Session {
+    pub(super) fn begin_without_initialize(
+        &self,
+        revision: Revision,
+        principal: &Principal,
+        now: u64,
+    ) -> Session {
         let client = ClientDeclaration {
-            revision: Revision::V2024_11_05,
+            revision,
             capabilities: ClientCapabilities::default(),
             name: "",
             version: "",

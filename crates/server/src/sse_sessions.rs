@@ -14,7 +14,7 @@ use super::reply::{JsonResponse, MaybeReady, RejectReason, Reply};
 use super::streams::EventData;
 use crate::auth::Principal;
 use crate::net::Mutex;
-use crate::protocol::ErrorCode;
+use crate::protocol::{ErrorCode, Revision};
 use crate::seal::{KeyRing, Purpose};
 
 /// Sessions of this process, by id.
@@ -42,11 +42,14 @@ const SEND: Duration = Duration::from_secs(5);
 
 impl SseSession {
     /// Creates a session. Also returns the queue of its messages.
-    pub(super) fn new(principal: &Arc<Principal>) -> (Self, mpsc::Receiver<JsonResponse>) {
+    pub(super) fn new(
+        principal: &Arc<Principal>,
+        assumed: Revision,
+    ) -> (Self, mpsc::Receiver<JsonResponse>) {
         let (sender, messages) = mpsc::channel(WAITING_MAX);
         let session = Self {
             principal: Arc::clone(principal),
-            peer: StdioPeer::for_http_sse(),
+            peer: StdioPeer::for_http_sse(assumed),
             messages: sender,
             permits: Arc::new(Semaphore::new(CONCURRENT_MAX)),
             is_evicted: AtomicBool::new(false),

@@ -95,7 +95,7 @@ pub(crate) fn handle_payload(
             if let Some(session) = peer.session() {
                 notifications::handle_notification(server, &session.log_name, &notification);
             }
-            if !peer.has_sessions_only {
+            if peer.assumed.is_none() {
                 notifications::handle_notification(server, STDIO, &notification);
             }
             Reply::Accepted
@@ -148,8 +148,8 @@ fn handle_malformed_response(
     });
     match handled {
         // A request of an earlier process has nobody who waits for its outcome.
-        Some(MaybeReady::Ready(refusal)) if peer.has_sessions_only => MaybeReady::Ready(refusal),
-        None if peer.has_sessions_only => {
+        Some(MaybeReady::Ready(refusal)) if peer.assumed.is_some() => MaybeReady::Ready(refusal),
+        None if peer.assumed.is_some() => {
             MaybeReady::Ready(errors::malformed_message(&server.limits.hits, problem))
         }
         Some(_) | None => MaybeReady::Ready(Reply::Accepted),
@@ -178,7 +178,7 @@ fn handle_request(
         request,
     };
     if let Some(version) = request.params.meta.protocol_version {
-        if peer.has_sessions_only {
+        if peer.assumed.is_some() {
             let version = message::string(version).unwrap_or_default();
             return MaybeReady::Ready(not_on_this_transport(request.id, &version));
         }
@@ -186,14 +186,14 @@ fn handle_request(
         return dispatch::stateless_request(server, cx, of(caller));
     }
     let method = Method::parse(&request.method);
-    let begin = || {
-        let sessions = &server.sessions;
-        peer.begin_session(sessions.begin_without_initialize(principal, worker.now()))
+    let assumed = |revision| {
+        let begin = || {
+            let sessions = &server.sessions;
+            sessions.begin_without_initialize(revision, principal, worker.now())
+        };
+        peer.session_or(begin)
     };
-    let session = || {
-        peer.session()
-            .or_else(|| peer.has_sessions_only.then(begin))
-    };
+    let session = || peer.session().or_else(|| peer.assumed.map(assumed));
     if method != Some(Method::Initialize)
         && let Some(session) = session()
     {

@@ -141,9 +141,9 @@ fn each_answer_of_the_issuer_has_its_status() {
         ("of-another-issuer", 401, "another issuer"),
         ("odd-scope", 401, "scopes"),
         ("unknown", 401, "not active"),
-        ("to-refresh", 401, "not active"),
-        ("to-refresh-at-ory", 401, "not active"),
-        ("to-refresh-at-keycloak", 401, "not active"),
+        ("to-refresh", 401, "not an access token"),
+        ("to-refresh-at-ory", 401, "not an access token"),
+        ("to-refresh-at-keycloak", 401, "not an access token"),
         (
             "active-as-text",
             503,

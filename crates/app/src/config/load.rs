@@ -25,6 +25,8 @@ pub struct Loaded {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
+    /// True if that file has no bytes.
+    is_file_empty: bool,
     /// The detected environment.
     pub environment: Environment,
     flags: Flags,
@@ -50,19 +52,18 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read), and a file of zero bytes: it may be incomplete, and without access rules all is allowed.
+    /// As for [`read`](Self::read), and a file that has become empty: it may be incomplete, and without access rules all is allowed.
     pub fn read_again(&self, probe: &Probe) -> Result<Arc<Self>, ConfigError> {
-        if let Some(file) = &self.file
-            && std::fs::metadata(file).is_ok_and(|found| found.len() == 0)
-        {
-            return Err(ConfigError::File {
-                place: file.display().to_string(),
-                message: "it is empty, as while it is written; to remove all settings, leave a comment in it".to_owned(),
-            });
-        }
         let mut flags = self.flags.clone();
         flags.proved |= self.config.auth.proves_anything();
-        Self::read(&flags, probe)
+        let again = Self::read(&flags, probe)?;
+        match &again.file {
+            Some(file) if again.is_file_empty && !self.is_file_empty => Err(ConfigError::File {
+                place: file.display().to_string(),
+                message: "it is empty, as while it is written; to remove all settings, leave a comment in it".to_owned(),
+            }),
+            _ => Ok(again),
+        }
     }
 
     /// Returns the settings whose values differ in another configuration, and when a change takes effect. The name of a
@@ -187,12 +188,12 @@ impl Loaded {
         if !conflicts.is_empty() {
             return Err(ConfigError::Conflicts(conflicts));
         }
+        let file = named.as_ref().and_then(ConfigFile::path);
+        let is_empty = |file| std::fs::metadata(file).is_ok_and(|found| found.len() == 0);
         Ok(Arc::new(Self {
             config,
-            file: named
-                .as_ref()
-                .and_then(ConfigFile::path)
-                .map(Path::to_owned),
+            is_file_empty: file.is_some_and(is_empty),
+            file: file.map(Path::to_owned),
             environment: environment.clone(),
             flags: flags.clone(),
             tree,

@@ -64,6 +64,17 @@ impl Written {
         }
     }
 
+    /// Returns the names of the arguments whose type is not written.
+    pub(super) fn untyped(&self) -> Vec<String> {
+        let Self::Pairs(pairs) = self else {
+            return Vec::new();
+        };
+        let plain = pairs
+            .iter()
+            .filter(|(_, text)| matches!(text, Text::Plain(_)));
+        plain.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Converts the arguments to a JSON object. Without a schema, valid JSON is JSON, and everything else a string.
     ///
     /// # Errors

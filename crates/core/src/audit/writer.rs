@@ -204,21 +204,42 @@ impl SinkBuffer {
 pub(super) struct NamedFile {
     path: PathBuf,
     file: File,
+    /// False for file systems that do not count links.
+    has_links: bool,
 }
 
 impl NamedFile {
     pub(super) fn open(path: &Path) -> Result<Self, AuditError> {
-        // Opening a pipe would block until it has a reader.
-        let is_none = std::fs::metadata(path).is_ok_and(|it| it.is_dir() || is_pipe(&it));
-        if is_none {
+        if is_none(path) {
             return Err(AuditError::NoFile { path: path.into() });
         }
         let path = path.to_owned();
         match open(&path) {
-            Ok(file) => Ok(Self { path, file }),
+            Ok(file) => Ok(Self {
+                path,
+                has_links: has_links(&file),
+                file,
+            }),
             Err(source) => Err(AuditError::Open { path, source }),
         }
     }
+}
+
+/// Returns true for what is no file. Opening a pipe would block until it has a reader.
+fn is_none(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|it| it.is_dir() || is_pipe(&it))
+}
+
+/// Returns true unless the file was deleted.
+#[cfg(unix)]
+fn has_links(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    file.metadata().map_or(true, |file| file.nlink() != 0)
+}
+
+#[cfg(not(unix))]
+fn has_links(_: &File) -> bool {
+    true
 }
 
 #[cfg(unix)]
@@ -246,14 +267,16 @@ impl Sink for NamedFile {
     }
 
     fn reopen(&mut self) -> io::Result<bool> {
+        if is_none(&self.path) {
+            return Err(io::Error::other("it is a folder or a named pipe"));
+        }
         self.file = open(&self.path)?;
+        self.has_links = has_links(&self.file);
         Ok(self.file.metadata()?.len() == 0)
     }
 
-    #[cfg(unix)]
     fn is_deleted(&self) -> bool {
-        use std::os::unix::fs::MetadataExt as _;
-        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
+        self.has_links && !has_links(&self.file)
     }
 }
 

@@ -10,11 +10,20 @@ use serde::{Deserialize as _, Deserializer};
 /// Returns the text of a URL for messages, without a user name and a password. The URL need not be valid.
 pub fn without_user(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
-    match url[start..].rsplit_once('@') {
-        Some((user, host)) if user.contains(':') || !user.contains('/') => {
-            format!("{}{host}", &url[..start])
-        }
-        _ => url.to_owned(),
+    let rest = &url[start..];
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    // A password with one of these characters is not valid, but may be meant.
+    let is_cut = || {
+        let port = authority.rsplit_once(':');
+        port.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let user = authority
+        .rfind('@')
+        .or_else(|| rest.rfind('@').filter(|_| is_cut()));
+    match user {
+        Some(at) => format!("{}{}", &url[..start], &rest[at + 1..]),
+        None => url.to_owned(),
     }
 }
 
@@ -64,4 +73,23 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAddr, D::
             "invalid value: {text:?}, expected an IP address: 127.0.0.1 for this machine only, 0.0.0.0 or :: for all interfaces"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_user() {
+        for (url, shown) in [
+            ("https://me:pw@h/a", "https://h/a"),
+            ("https://TOKEN@h/path@v1", "https://h/path@v1"),
+            ("https://me:p/w@h/a", "https://h/a"),
+            ("https://h:8443/a@b", "https://h:8443/a@b"),
+            ("https://h/a@b", "https://h/a@b"),
+            ("me:pw@h", "h"),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
+    }
 }

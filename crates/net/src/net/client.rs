@@ -238,9 +238,17 @@ impl Client {
         loop {
             let sent = self.send(&request, total).await;
             let answer = sent.map_err(|error| match handled_by.take() {
-                Some(host) if !error.may_have_happened() => FetchError::Broken {
-                    host,
-                    source: Arc::new(error),
+                Some(host) if !error.may_have_happened() => match error {
+                    FetchError::Url(_) | FetchError::Host { .. } | FetchError::Address { .. } => {
+                        FetchError::Redirect {
+                            host,
+                            problem: "its target may not be reached from here",
+                        }
+                    }
+                    error => FetchError::Broken {
+                        host,
+                        source: Arc::new(error),
+                    },
                 },
                 _ => error,
             })?;

@@ -44,7 +44,7 @@ impl Client {
             ..of(Catalog::new([tool]).expect("a good tool"))
         }));
         let principal = Arc::new(Principal::anonymous());
-        let stream = server.open_sse_session(&principal, None, "/messages");
+        let stream = server.open_sse_session(&principal, None, "/messages", None);
         let mut client = Self {
             worker: at(1_700_000_000),
             stream: Some(stream.unwrap_or_else(|reply| panic!("{reply:?}"))),

@@ -33,6 +33,7 @@ pub struct StreamsConfig {
     /// Maximum number of subscribed resources of a session, or of a stream of `subscriptions/listen`.
     pub subscriptions: usize,
     /// Maximum age of a long-lived stream, in seconds, randomised by a tenth. The client then opens a new one.
+    /// Streams of HTTP+SSE have none, since their clients cannot go on in another one.
     pub max_age_seconds: u64,
     /// Delay before a client of 2025-11-25 should reopen a stream that was ended, in milliseconds. The default is that of the
     /// official clients, and is named only at the end of a stream, since the Java SDK rejects a stream that names a delay.

@@ -121,12 +121,13 @@ impl StreamOpener {
         let position = match after {
             None => from_now(),
             Some(after) => match streams.notices_after(after.number).await {
-                Ok(Some((missed, through))) => {
+                // Without its subscriptions, the mailbox would drop updates of resources.
+                Ok(Some((missed, through))) if !is_stale => {
                     place.mailbox.catch_up(missed, through);
                     Some(after.alternate())
                 }
                 // Clients repeat a rejected id a few times, and then do without notifications.
-                Ok(None) | Err(_) => {
+                _ => {
                     place.mailbox.report_all(is_stale);
                     from_now()
                 }

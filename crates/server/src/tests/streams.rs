@@ -9,7 +9,7 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     let worker = at(START);
     let principal = Arc::new(Principal::anonymous());
     let mut stream = server
-        .open_sse_session(&principal, None, "/messages")
+        .open_sse_session(&principal, None, "/messages", None)
         .unwrap_or_else(|reply| panic!("{reply:?}"));
     let mut cx = Context::from_waker(Waker::noop());
     let Poll::Ready(Some(StreamEvent {

@@ -1,7 +1,17 @@
 //! Event streams of servers that are reached over HTTP.
 
+use http::header::CONTENT_TYPE;
+
 use super::ClientError;
 use crate::net::{EventDecoder, SseItem, StreamingResponse};
+
+/// Returns true for the success of a request with an event stream.
+pub(super) fn is_event_stream(answer: &StreamingResponse) -> bool {
+    let kind = answer.headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    answer.status.is_success() && kind.eq_ignore_ascii_case("text/event-stream")
+}
 
 /// Returns the items that the next bytes of a stream complete; `None` at its end.
 ///

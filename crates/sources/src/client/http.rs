@@ -18,7 +18,7 @@ use url::Url;
 
 use super::credentials::Sender;
 use super::error::{beginning, of_what};
-use super::event_stream::next_items;
+use super::event_stream::{is_event_stream, next_items};
 use super::lifecycle;
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
@@ -210,13 +210,7 @@ impl Link {
     ) -> Result<(), ClientError> {
         let status = answer.status;
         self.client.check(&answer).await?;
-        let kind = answer
-            .headers
-            .get(CONTENT_TYPE)
-            .and_then(|kind| kind.to_str().ok())
-            .unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        if status.is_success() && kind.eq_ignore_ascii_case("text/event-stream") {
+        if is_event_stream(&answer) {
             return match id {
                 Some(id) => Box::pin(self.follow(answer, id, shared)).await,
                 // Only requests have a response.
@@ -358,7 +352,7 @@ impl Link {
                 outgoing.headers.insert(LAST_EVENT, last.clone());
                 // The server may have executed the request, whatever happens here.
                 let problem = match self.client.open(outgoing).await {
-                    Ok(next) if next.status.is_success() => break next.max_body(usize::MAX),
+                    Ok(next) if is_event_stream(&next) => break next.max_body(usize::MAX),
                     Ok(next) if matches!(next.status.as_u16(), 429 | 502..=504) => continue,
                     Err(error) if error.is_unreachable() => continue,
                     Ok(next) => format!("HTTP {}", next.status),

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::credentials::Sender;
 use super::error::beginning;
-use super::event_stream::next_items;
+use super::event_stream::{is_event_stream, next_items};
 use super::shared::{Send1, Shared};
 use super::stdio::id_in;
 use super::{ClientError, Options, wire};
@@ -47,8 +47,7 @@ impl Link {
             .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let client = Sender::new(client, options.credentials.clone());
         let answer = client.send_successfully(outgoing).await?;
-        let kind = answer.headers.get(CONTENT_TYPE);
-        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
+        if !is_event_stream(&answer) {
             return Err(ClientError::Status {
                 status: answer.status.as_u16(),
                 said: "no event stream".to_owned(),

@@ -26,6 +26,7 @@ const COMPLAINTS: usize = 64 * 1024;
 /// A child process and the tasks that communicate with it. Dropping this ends them all.
 pub(super) struct Link {
     messages: mpsc::Sender<Bytes>,
+    exit: watch::Receiver<Option<ExitStatus>>,
     /// The task that writes to the child's input.
     writer: AbortOnDrop,
     _readers: [AbortOnDrop; 2],
@@ -102,7 +103,7 @@ impl Link {
                 Arc::clone(&garbage),
                 options.message_bytes,
             );
-            let mut exit = exit;
+            let mut exit = exit.clone();
             AbortOnDrop::spawn(async move {
                 let ended = read(stdout, &shared, messages, (&name, &garbage), max).await;
                 if ended.is_ok() {
@@ -123,6 +124,7 @@ impl Link {
         });
         Ok(Self {
             messages,
+            exit,
             writer,
             _readers: [reader, complaints],
             child: Mutex::new(Some(watched)),
@@ -134,7 +136,7 @@ impl Link {
         self.messages
             .send(message)
             .await
-            .map_err(|_| end(None, "input"))
+            .map_err(|_| end(*self.exit.borrow(), "input"))
     }
 
     /// Returns a function that sends messages for as long as the child lives.

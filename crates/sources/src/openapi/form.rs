@@ -100,9 +100,9 @@ pub(super) fn fields(
             .map_err(|problem| format!("its form field {name:?}: {problem}"))?;
         let (schema, _) = without_null(document, property)?;
         let schema = document.resolve(schema.get("items").unwrap_or(schema))?;
-        let names_base64 = text(schema, "contentEncoding") == "base64";
+        let names_base64 = !is_file && text(schema, "contentEncoding") == "base64";
         let content_type = match content_type {
-            "" if names_base64 || text(schema, "format") == "byte" => Some(BYTES),
+            "" if names_base64 => Some(BYTES),
             "" => None,
             content_type => Some(content_type),
         };

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::uri_prefix::UriPrefix;
 use crate::auth::Principal;
-use crate::protocol::{Content, UriTemplate, fault_of_uri};
+use crate::protocol::{Content, UriTemplate, encoded_uri, fault_of_uri};
 use crate::seal::{KeyRing, Purpose};
 
 const PURPOSE: Purpose<'static> = Purpose {
@@ -90,10 +90,12 @@ impl Links {
         }
     }
 
-    /// Adds a URI that the upstream lists, with its local form.
+    /// Adds a URI that the upstream lists, with its local form. The upstream may also use it with characters encoded.
     pub(super) fn add(&mut self, uri: &str, here: &str) {
-        let renamed = (here != uri).then(|| here.to_owned());
-        self.own.insert(uri.to_owned(), renamed);
+        for uri in [Cow::Borrowed(uri), encoded_uri(uri)] {
+            let renamed = (here != uri).then(|| here.to_owned());
+            self.own.insert(uri.into_owned(), renamed);
+        }
     }
 
     /// Adds a template that the upstream lists, with its local prefix, if any.

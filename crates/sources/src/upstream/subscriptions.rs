@@ -17,6 +17,7 @@ use super::line::Connected;
 use crate::catalog::{Announcer, SubscriptionCounts, UrlElicitation};
 use crate::client::ClientError;
 use crate::net::{Backoff, Mutex, chance};
+use crate::protocol::encoded_uri;
 
 /// Time for which changes are collected and then forwarded together.
 const SETTLES: Duration = Duration::from_millis(20);
@@ -52,7 +53,15 @@ impl Subscriptions {
 
     /// Handles an update notification of the upstream. Updates without a subscriber are ignored.
     pub(super) fn updated(&self, uri: &str) {
-        let names = self.wanted.lock().get(uri).cloned();
+        let wanted = self.wanted.lock();
+        // The upstream may encode characters that it does not encode in its list.
+        let mut known = wanted.iter();
+        let names = wanted.get(uri).or_else(|| {
+            let same = known.find(|(own, _)| encoded_uri(own) == *uri);
+            same.map(|(_, names)| names)
+        });
+        let names = names.cloned();
+        drop(wanted);
         if let (Some(names), Some(announcer)) = (names, self.announcer.get()) {
             for name in names {
                 announcer.resource_changed(name);

@@ -58,7 +58,14 @@ impl App {
         if let Some(path) = config.http.unix_socket.clone()
             && config.transport == Transport::Http
         {
-            check_folder_of(&path).map_err(|source| AppError::BindFile { path, source })?;
+            // systemd creates the folder, or the socket itself, before the start.
+            if let Err(error) = check_folder_of(&path) {
+                let path = path.display();
+                tracing::warn!(
+                    setting = "http.unix_socket", %path, %error,
+                    "the socket cannot be created now; its folder must be there at the start, and writable by the server's user"
+                );
+            }
         }
         if is_public(&config) {
             let proved = self.authenticates(&config);
@@ -177,11 +184,8 @@ mod tests {
             app("again").config(config).check(true)
         };
         assert!(check("mcp.sock").await.is_ok());
-        let failed = check("missing/mcp.sock").await;
-        assert!(
-            matches!(failed, Err(AppError::BindFile { .. })),
-            "{failed:?}"
-        );
+        // systemd may create the folder.
+        assert!(check("missing/mcp.sock").await.is_ok());
         let left = std::fs::read_dir(folder.path()).expect("a folder");
         assert_eq!(left.count(), 0);
     }

@@ -184,8 +184,10 @@ impl DiagnosedServer {
         url.set_port(Some(self.port)).ok()?;
         let other = self.to(&url).await.ok()?;
         let seen = other.ask(&Ask::new(Method::GET, "/")).await.ok()?;
-        // Many TLS servers respond to plain HTTP with this status.
-        (other.is_secure() || seen.status != 400).then_some(other.url)
+        // TLS servers respond to plain HTTP with this status, or with a redirect to themselves.
+        let is_tls =
+            seen.status == 400 || seen.redirect().is_some_and(|to| to.starts_with("https:"));
+        (other.is_secure() || !is_tls).then_some(other.url)
     }
 
     /// Returns the path and the query of the URL.

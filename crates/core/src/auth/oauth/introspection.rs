@@ -218,6 +218,12 @@ impl Introspection {
     ) -> Introspected {
         let began = Instant::now();
         let (until, result) = match self.ask(token).await {
+            Ok(Some(claims)) if is_of_other_kind(&claims) => {
+                self.succeeded(&self.counts.inactive);
+                let error = "it is a refresh token or an ID token, not an access token";
+                let until = now + self.cache_seconds.min(INACTIVE_SECONDS);
+                (until, Err(AuthError::Invalid(error.into())))
+            }
             Ok(Some(claims)) => {
                 self.succeeded(&self.counts.active);
                 match accept(claims) {
@@ -260,9 +266,7 @@ impl Introspection {
         }
         let mut members = strict_json::object(&response.body).ok_or(Problem::Document)?;
         match members.remove("active") {
-            Some(Value::Bool(true)) => {
-                Ok(Some(members).filter(|members| !is_of_other_kind(members)))
-            }
+            Some(Value::Bool(true)) => Ok(Some(members)),
             Some(Value::Bool(false)) => Ok(None),
             _ => Err(Problem::Document),
         }

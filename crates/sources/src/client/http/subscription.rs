@@ -10,6 +10,7 @@ use http::{HeaderValue, Method, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::super::event_stream::is_event_stream;
 use super::super::lifecycle::{self, DiscoveryOutcome};
 use super::super::shared::{Answered, Expected, Shared};
 use super::super::wire;
@@ -83,7 +84,7 @@ impl Link {
                 return self.is_forgotten(&shared);
             }
             match answer {
-                Ok(answer) if answer.status.is_success() => {
+                Ok(answer) if is_event_stream(&answer) => {
                     was_open = true;
                     if may_miss {
                         shared.has_missed_messages();
@@ -106,8 +107,13 @@ impl Link {
                 Ok(answer) if answer.status == StatusCode::NOT_FOUND && was_open => {
                     return self.is_forgotten(&shared);
                 }
-                // The server does not support the stream. Other errors may be temporary, such as 401 and 429.
-                Ok(answer) if matches!(answer.status.as_u16(), 404 | 405 | 501) => return,
+                // The server does not support the stream. Some respond with a page. Other errors may be temporary, such as 401 and 429.
+                Ok(answer)
+                    if answer.status.is_success()
+                        || matches!(answer.status.as_u16(), 404 | 405 | 501) =>
+                {
+                    return;
+                }
                 answer => {
                     failures += 1;
                     is_rejected = answer.is_ok_and(|answer| answer.status.is_client_error());

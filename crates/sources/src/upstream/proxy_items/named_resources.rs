@@ -87,7 +87,7 @@ impl<'l> NamedResources<'l> {
 /// Reads the entry of a resource or a template, unless an earlier one has its URI.
 fn listed(entry: &Value, uri: &str, links: &Links) -> Result<ResourceDefinition, String> {
     let definition = resource(entry, uri)?;
-    match links.lists(&definition.uri) {
+    match links.lists(&definition.uri) || links.lists(&encoded_uri(&definition.uri)) {
         true => Err("it is listed twice".to_owned()),
         false => Ok(definition),
     }
