@@ -27,6 +27,10 @@ const MAX_AGE: u64 = 10;
 impl Client {
     /// Opens a session, and initializes it.
     async fn open() -> Self {
+        Self::open_as(Principal::anonymous()).await
+    }
+
+    async fn open_as(principal: Principal) -> Self {
         let go = Arc::new(Notify::new());
         let tool_go = Arc::clone(&go);
         let wait = move |_, _: Map<String, Value>| {
@@ -43,7 +47,7 @@ impl Client {
             config,
             ..of(Catalog::new([tool]).expect("a good tool"))
         }));
-        let principal = Arc::new(Principal::anonymous());
+        let principal = Arc::new(principal);
         let stream = server.open_sse_session(&principal, None, "/messages", None);
         let mut client = Self {
             worker: at(1_700_000_000),
@@ -130,22 +134,28 @@ async fn settle() {
 /// SSE24-02: responses are sent on the stream, which the client cannot resume.
 #[tokio::test(start_paused = true)]
 async fn sse24_02_a_stream_ends_after_the_responses_to_requests_in_progress() {
-    let mut client = Client::open().await;
-    client.call(1).await.expect("accepted");
-    client.call(2).await.expect("accepted");
-    client.server.end_streams();
-    assert_eq!(client.poll(), Poll::Pending);
-    assert_eq!(client.call(3).await, Err(RejectReason::SessionUnknown));
-    client.cancel(2).await.expect("notifications are accepted");
-    assert_eq!(client.poll(), Poll::Pending);
-    client.go.notify_one();
-    settle().await;
-    let response = client.message();
-    assert_eq!(
-        (&response["id"], &response["result"]["isError"]),
-        (&json!(1), &json!(false))
-    );
-    assert_eq!(client.poll(), Poll::Ready(None));
+    for stops in [true, false] {
+        let expires = unix_seconds() + MAX_AGE;
+        let mut client = Client::open_as(Principal::anonymous().with_expiry(expires)).await;
+        client.call(1).await.expect("accepted");
+        client.call(2).await.expect("accepted");
+        match stops {
+            true => client.server.end_streams(),
+            false => tokio::time::advance(Duration::from_secs(MAX_AGE)).await,
+        }
+        assert_eq!(client.poll(), Poll::Pending);
+        assert_eq!(client.call(3).await, Err(RejectReason::SessionUnknown));
+        client.cancel(2).await.expect("notifications are accepted");
+        assert_eq!(client.poll(), Poll::Pending);
+        client.go.notify_one();
+        settle().await;
+        let response = client.message();
+        assert_eq!(
+            (&response["id"], &response["result"]["isError"]),
+            (&json!(1), &json!(false))
+        );
+        assert_eq!(client.poll(), Poll::Ready(None));
+    }
 }
 
 #[tokio::test(start_paused = true)]
