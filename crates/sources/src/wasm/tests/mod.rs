@@ -212,7 +212,7 @@ fn what_is_no_component_is_refused_with_what_to_do() {
         "{}",
         problem(&missing)
     );
-    assert!(problem(&of_file(Path::new("/tmp"), json!({}))).contains("it is not a file"));
+    assert!(problem(&of_file(Path::new("/tmp"), json!({}))).contains("it is not a regular file"));
     assert!(
         problem(&of_file(Path::new(""), json!({})))
             .contains("it does not exist; name the file of the component")
@@ -511,7 +511,7 @@ async fn a_named_pipe_is_not_waited_for() {
     assert_eq!(opened("file", true).await, -1);
     assert_eq!(touched("file").await, -1);
     assert_eq!(opened("new", true).await, -1);
-    assert!(problem(&of_file(&pipe, json!({}))).contains("it is not a file"));
+    assert!(problem(&of_file(&pipe, json!({}))).contains("it is not a regular file"));
 }
 
 #[tokio::test]
