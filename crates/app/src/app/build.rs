@@ -168,6 +168,8 @@ impl App {
             let shown = auth.display_name();
             connect::serve(&mut layers, config, &items, shown, recognizers);
         }
+        #[cfg(all(feature = "oauth", not(feature = "sources")))]
+        drop(authorization);
         let whole = &server.snapshot().catalog;
         let (endpoints, mounted) = endpoints::build(config, &parts, &items, whole, apps).await?;
         loaded.mounted_beside = mounted;
